@@ -8,7 +8,7 @@
 namespace tessera::cuda {
 namespace {
 
-// A graph takes some of the card's memory; sizes that never come again are not to fill it.
+// A graph takes some of the card's memory; graphs of sizes that never come again must not fill it.
 constexpr size_t kMostForms = 16;
 
 }  // namespace
@@ -22,7 +22,7 @@ absl::Status CaptureCache::Run(uint64_t form, absl::FunctionRef<void()> give) {
     return absl::OkStatus();
   }
   Form& known = found->second;
-  // Work that was captured with scratch that is no longer there is captured anew.
+  // If the scratch of the captured work is gone, capture anew.
   if (known.work == nullptr || known.scratch != stream_.scratch_taken()) {
     absl::StatusOr<CapturedWork> captured = stream_.Capture(give);
     if (!captured.ok()) {

@@ -9,20 +9,21 @@
 
 namespace tessera::cuda {
 
-// Work that a stream is given again and again in a few forms, such as the steps of one batch size:
-// captured once in each form, then replayed, on a card as a CUDA graph in one launch. The first
-// time it is done as it comes, which takes the scratch that it needs, the second time it is
-// captured. What the stream refuses to capture is done as it comes, from then on. Not thread-safe.
+// Captures work that a stream is given again and again in a few forms, such as the steps of one
+// batch size, and then replays it; on a card as a CUDA graph in one launch. The first time the work
+// of a form is done uncaptured, which takes the scratch that it needs; the second time it is
+// captured. If the stream refuses to capture a form, its work is done uncaptured from then on. Not
+// thread-safe.
 class CaptureCache {
  public:
-  // Borrowed, outliving it.
+  // `stream` is borrowed and outlives this.
   explicit CaptureCache(Stream& stream) : stream_(stream) {}
 
-  // `give` gives the stream work whose kernels, sizes and addresses are a function of `form` alone;
-  // it waits for nothing and takes no memory. Not OK: why the stream refused to capture it, said
-  // once; the work is done in any case. Errors of the work are the stream's.
+  // `give` gives the stream work whose kernels, sizes and addresses depend on `form` alone; it
+  // waits for nothing and takes no memory. Not OK: why the stream refused to capture the form,
+  // returned once; the work is done in any case. Errors of the work are the stream's.
   absl::Status Run(uint64_t form, absl::FunctionRef<void()> give);
-  // To be called before memory that the work uses is freed.
+  // Call before memory that the work uses is freed.
   void Forget() { forms_.clear(); }
   // How many times work was replayed.
   uint64_t replays() const { return replays_; }

@@ -7,13 +7,16 @@
 
 namespace tessera::cuda {
 
-// What the kernels are compiled for at least (CMakeLists.txt): on an older card each of them fails.
+// The oldest cards that the kernels are compiled for (CMakeLists.txt): on an older card every
+// kernel fails.
 constexpr int kLeastComputeMajor = 8;
 
-// FAILED_PRECONDITION: the card cannot run them; names it, what it has and what is needed.
+// FAILED_PRECONDITION: the card cannot run the kernels; names the card, its capability and the
+// least one.
 absl::Status CheckComputeCapability(const Device& device);
 
-// Those that can; FAILED_PRECONDITION: there are some, and none can, as CheckComputeCapability.
+// The devices that can run the kernels. FAILED_PRECONDITION, as from CheckComputeCapability: there
+// are devices, but none can.
 absl::StatusOr<std::vector<Device>> WithComputeCapability(std::vector<Device> devices);
 
 }  // namespace tessera::cuda

@@ -18,7 +18,7 @@ struct Device {
   int compute_minor = 0;
 };
 
-// The cards of this machine, at least one, be they too old or not (compute_capability.h).
+// The cards of this machine, at least one, including those that are too old (compute_capability.h).
 // FAILED_PRECONDITION says why there is none: built without CUDA, no driver, no card. Thread-safe.
 absl::StatusOr<std::vector<Device>> ListDevices();
 

@@ -1,4 +1,4 @@
-// Staging buffers of a build without CUDA: copies arrive as late as they may.
+// Staging buffers of a build without CUDA: copies arrive as late as allowed.
 #include <algorithm>
 #include <limits>
 

@@ -69,7 +69,8 @@ void Stream::StartCopyToHost(const float* device, float* host, size_t floats) {
   if (floats == 0) return;
   Emulate([=, this] {
     arrivals_.push_back({host, {device, device + floats}});
-    // Who reads it before it has arrived is seen, and who still needed what was there.
+    // Shows tests a reader that comes before the copy has arrived, or that still needs the old
+    // numbers.
     std::fill(host, host + floats, NAN);
   });
 }
@@ -93,8 +94,8 @@ void Stream::Zero(float* to, size_t floats) {
   Emulate([=] { std::fill(to, to + floats, 0.0f); });
 }
 
-// A block of its own for each call, exactly as large, so that AddressSanitizer sees what is
-// written beside it.
+// Each call gets a block of its own of exactly the size asked for, so that AddressSanitizer sees
+// writes beside it.
 float* Stream::Scratch(size_t floats) {
   if (floats > scratch_floats_) {
     if (capturing_) Fail(absl::FailedPreconditionError("it takes scratch"));

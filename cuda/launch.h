@@ -1,9 +1,9 @@
 #pragma once
 
-// How every kernel of this room runs: a function of an index, over all indices, on the stream's
-// card or, where the file is compiled without CUDA, in a loop. The functions are lambdas that
-// capture by value and are marked TESSERA_HOST_DEVICE; what they point to is the card's memory.
-// They are for .cu files only. `what` names the work in errors.
+// Runs every kernel of cuda/: a function of an index, called for all indices on the stream's card
+// or, if the file is compiled without CUDA, in a loop. The functions are lambdas that capture by
+// value and are marked TESSERA_HOST_DEVICE; their pointers point to the card's memory. For .cu
+// files only. `what` names the work in errors.
 //
 // All sums have an order that depends on the sizes alone.
 
@@ -17,7 +17,7 @@
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
-// Before a loop without stores: the loads of four rounds are under way at once.
+// Put before a loop without stores: the loads of four rounds run at once.
 #define TESSERA_UNROLL _Pragma("unroll 4")
 #else
 #define TESSERA_UNROLL
@@ -25,8 +25,8 @@
 
 namespace tessera::cuda {
 
-// f(group, i, shared) for every i below n; see ForEachGroup. 32 bits: a card calculates with them
-// several times as fast as with 64.
+// Calls f(group, i, shared) for every i below n; see ForEachGroup. i has 32 bits: a card computes
+// several times as fast with them as with 64.
 template <typename F>
 struct Phase {
   int n;
@@ -36,7 +36,7 @@ struct Phase {
 template <typename F>
 Phase(int, F) -> Phase<F>;
 
-// One of so little work that several i of a thread are better under way at once.
+// A phase with so little work for each i that a thread does better with several i at once.
 template <typename F>
 struct LightPhase {
   int n;
@@ -51,7 +51,7 @@ LightPhase(int, F) -> LightPhase<F>;
 namespace internal {
 
 constexpr int kThreads = 256, kWarp = 32, kSlices = kThreads / kWarp;
-// Rows up to this length are the work of a warp each, longer ones of a block each.
+// A warp reduces a row of up to this length, a block a longer one.
 constexpr int64_t kWarpColumns = 1024;
 
 inline cudaStream_t Native(const Stream& stream) {
@@ -81,7 +81,7 @@ __global__ void ForEachInRowsKernel(int64_t rows, int64_t columns, F f) {
   }
 }
 
-// A group's part of a phase, where its floats are in scratch.
+// One group's share of a phase if its floats are in scratch.
 template <typename F>
 struct GroupInScratch {
   F f;
@@ -162,7 +162,7 @@ __global__ void ReduceRowsByBlock(int64_t rows, int64_t columns, float identity,
   }
 }
 
-// store(chunk, column, the sum of a chunk of rows). A block has 32 columns of one chunk.
+// Calls store(chunk, column, sum over the chunk's rows). A block has 32 columns of one chunk.
 template <typename Load, typename Store>
 __global__ void SumColumnChunks(int64_t rows, int64_t columns, int64_t chunk_rows, Load load,
                                 Store store) {
@@ -187,7 +187,7 @@ inline unsigned Blocks(int64_t wanted) {
   return static_cast<unsigned>(std::min<int64_t>(wanted, 1 << 16));
 }
 
-// Threads for so many columns: as few as have them all, in whole powers of two.
+// Threads for a row of `columns`: the smallest power of two that covers it, at most kThreads.
 inline unsigned ColumnThreads(int64_t columns) {
   unsigned threads = 1;
   while (threads < columns && threads < kThreads) threads *= 2;
@@ -196,7 +196,7 @@ inline unsigned ColumnThreads(int64_t columns) {
 
 }  // namespace internal
 
-// f(i) for every i below n, in any order and at once.
+// Calls f(i) for every i below n, in any order and at once.
 template <typename F>
 void ForEach(Stream& stream, const char* what, int64_t n, F f) {
   if (n <= 0 || !stream.status().ok()) return;
@@ -205,8 +205,8 @@ void ForEach(Stream& stream, const char* what, int64_t n, F f) {
   stream.Check(what, cudaGetLastError());
 }
 
-// f(row, column) for every column of every row, in any order and at once: as ForEach over their
-// product, without its divisions.
+// Calls f(row, column) for every column of every row, in any order and at once: like ForEach over
+// rows * columns, but without divisions.
 template <typename F>
 void ForEachInRows(Stream& stream, const char* what, int64_t rows, int64_t columns, F f) {
   if (rows <= 0 || columns <= 0 || !stream.status().ok()) return;
@@ -219,16 +219,16 @@ void ForEachInRows(Stream& stream, const char* what, int64_t rows, int64_t colum
   stream.Check(what, cudaGetLastError());
 }
 
-// The phases of every group: one begins when all i of the one before have been. `shared` are floats
-// of the group, aligned to 16 bytes, which hold anything at first: a block's own memory, or where
-// it has no room for so many the stream's scratch, which f must not use then. kGroupThreads: whole
-// warps, which a group has of a block.
+// Runs the phases of every group; a phase begins once all i of the phase before are done. `shared`
+// points to `floats` floats of the group, aligned to 16 bytes, which hold anything at first. They
+// lie in a block's own memory or, if that is too small, in the stream's scratch, which f must not
+// use then. kGroupThreads: threads of a block for one group, in whole warps.
 template <int kGroupThreads, typename... Phases>
 void ForEachGroup(Stream& stream, const char* what, int64_t groups, int floats, Phases... phases) {
   if (groups <= 0 || !stream.status().ok()) return;
   using namespace internal;  // NOLINT
   floats = (std::max(floats, 1) + 3) / 4 * 4;
-  // What a block has without asking for more.
+  // A block has this much without asking for more.
   constexpr int kSharedFloats = 48 * 1024 / sizeof(float);
   const int at_once = std::min(kThreads / kGroupThreads, kSharedFloats / floats);
   if (at_once > 0) {
@@ -251,7 +251,8 @@ void ForEachGroup(Stream& stream, const char* what, int64_t groups, int floats, 
   }
 }
 
-// store(row, combine of load(row, column) over the columns, and of `identity`) for every row.
+// Calls store(row, result) for every row; the result combines `identity` and load(row, column) over
+// the columns.
 template <typename Load, typename Combine, typename Store>
 void ReduceRows(Stream& stream, const char* what, int64_t rows, int64_t columns, float identity,
                 Load load, Combine combine, Store store) {
@@ -267,8 +268,8 @@ void ReduceRows(Stream& stream, const char* what, int64_t rows, int64_t columns,
   stream.Check(what, cudaGetLastError());
 }
 
-// store(column, sum of load(row, column) over the rows) for every column. Uses the stream's
-// scratch: load and store must not.
+// Calls store(column, sum of load(row, column) over the rows) for every column. Uses the stream's
+// scratch, so load and store must not.
 template <typename Load, typename Store>
 void SumColumns(Stream& stream, const char* what, int64_t rows, int64_t columns, Load load,
                 Store store) {
@@ -321,11 +322,11 @@ void ForEachGroup(Stream& stream, const char*, int64_t groups, int floats, Phase
   stream.Emulate([=] {
     std::vector<float> shared(static_cast<size_t>(floats));
     const auto run = [&shared](int64_t group, const auto& phase) {
-      // Not in their order, which nothing may depend on.
+      // Backwards, because nothing may depend on the order.
       for (int i = phase.n; i-- > 0;) phase.f(group, i, shared.data());
     };
     for (int64_t group = 0; group < groups; ++group) {
-      // Arithmetic with these raises FE_INVALID.
+      // Arithmetic with signalling NaNs raises FE_INVALID.
       std::fill(shared.begin(), shared.end(), std::numeric_limits<float>::signaling_NaN());
       (run(group, phases), ...);
     }

@@ -8,22 +8,22 @@
 
 namespace tessera::cuda {
 
-// Floats of a card, or of the machine where copies to a card are fast (pinned). Holds zeros at
-// first. Freed by the destructor, which waits for the card; outlives the work that uses it.
-// Movable.
+// Floats of a card, or pinned floats of the machine, which are fast to copy to a card. Holds zeros
+// at first. The destructor waits for the card and frees them; Memory must outlive the work that
+// uses it. Movable.
 class Memory {
  public:
   enum class Where { kDevice, kHost };
   Memory() = default;
-  // Of the stream's card; an error is the stream's (RESOURCE_EXHAUSTED: says how much was asked
-  // for), and data() null.
+  // For the stream's card. After an error, which is the stream's (RESOURCE_EXHAUSTED says how much
+  // was asked for), data() is null.
   Memory(Stream& stream, Where where, size_t floats);
   ~Memory();
   Memory(Memory&& other) noexcept { *this = std::move(other); }
   Memory& operator=(Memory&& other) noexcept;
 
   float* data() const { return data_; }
-  // The same, for numbers that are none.
+  // The same memory as 32-bit words instead of floats.
   uint32_t* words() const { return reinterpret_cast<uint32_t*>(data_); }
   size_t size() const { return size_; }
 

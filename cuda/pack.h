@@ -1,7 +1,7 @@
 #pragma once
 
-// Floats that are loaded and stored at once: a card moves 16 bytes of a thread about as fast as 4.
-// For .cu files only.
+// A pack of floats that is loaded and stored at once: a card moves 16 bytes for a thread about as
+// fast as 4. For .cu files only.
 
 #include <cmath>
 #include <cstddef>
@@ -43,7 +43,7 @@ bool InPacks(int64_t floats, const Pointer*... rows) {
 
 namespace internal {
 
-// What Map does: of item i the floats of a pack, of those behind the packs one each.
+// The work of Map for item i: the floats of a pack, or one of the floats behind the last pack.
 template <typename F, int kInputs>
 struct MapItem {
   F f;
@@ -71,7 +71,7 @@ struct MapItem {
 
 }  // namespace internal
 
-// y[i] = f(i, x[i]...) for every i below n; y may be one of x, and overlaps none else.
+// y[i] = f(i, x[i]...) for every i below n. y may be one of x; otherwise it overlaps none.
 template <typename F, typename... X>
 void Map(Stream& stream, const char* what, int64_t n, F f, float* y, const X*... x) {
   const int64_t packs = InPacks(0, y, x...) ? n / kPackFloats : 0;

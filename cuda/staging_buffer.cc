@@ -22,13 +22,13 @@ float* StagingBuffer::Fill(size_t floats) {
   filled_ = 0;
   AwaitCopiesHere();
   if (device_.size() < floats) {
-    // Frees before it takes.
+    // Frees the old memory before it takes new memory.
     host_ = Memory();
     device_ = Memory();
     const size_t taken = floats + floats / 4;
     host_ = Memory(stream_, Memory::Where::kHost, taken);
     device_ = Memory(stream_, Memory::Where::kDevice, taken);
-    // Its zeros are work of the stream.
+    // Work of the stream writes the zeros of new memory.
     if (stream_.status().ok()) LetCopiesAwaitWork();
   }
   if (!stream_.status().ok() || floats == 0) return nullptr;

@@ -11,64 +11,65 @@
 
 namespace tessera::cuda {
 
-// Numbers on their way to a card beside the work of a stream: pinned memory, which the caller
-// fills, and as much of the card's, to which copies bring it in a queue of their own. They go on
-// beside work given before them and after; with two of these one is filled while kernels read the
-// other. A use of it is, in this order:
+// Takes numbers to a card beside the work of a stream: the caller fills pinned memory, and copies
+// in a queue of their own bring them to as much memory of the card. The copies run beside work
+// given before and after them; with two buffers one is filled while kernels read the other. Each
+// use calls, in this order:
 //
 //   Fill       the caller writes
 //   StartCopy  once or part by part; the caller may do other things meanwhile
-//   Await      of the stream's work, what is given from here on has them
-//   Release    and what is given from here on reads them no more
+//   Await      work that the stream is given from here on sees the numbers
+//   Release    work that the stream is given from here on does not read them
 //
-// Never a part of captured work: what is captured with Fill, StartCopy, Await or Release in it is
-// refused (Stream::Capture). Errors are the stream's; INTERNAL also where the order is another. Not
-// thread-safe, and in the thread of the stream.
+// Never part of captured work: a capture with one of these calls in it is refused
+// (Stream::Capture). Errors are the stream's; INTERNAL also for calls in another order. Not
+// thread-safe: used in the stream's thread.
 //
-// Emulated, memory of the card holds no numbers from StartCopy on, and what is copied arrives with
-// Await, as the pinned memory has it then: work that comes too soon is seen.
+// Emulated, the card's memory holds NaN from StartCopy on, and the numbers arrive with Await, as
+// the pinned memory has them then. So tests see work that comes too soon.
 class StagingBuffer {
  public:
-  // Borrowed, outliving it.
+  // `stream` is borrowed and outlives this.
   explicit StagingBuffer(Stream& stream);
   // Waits for the card.
   ~StagingBuffer();
   StagingBuffer(const StagingBuffer&) = delete;
   StagingBuffer& operator=(const StagingBuffer&) = delete;
 
-  // Pinned memory for so many floats, which hold anything; null: none, or an error. What the use
-  // before copied is gone, also if nobody awaited it: waits for those copies, and where more is
-  // asked for than ever before for the card, whose memory it takes.
+  // Returns pinned memory for `floats` floats, which hold anything; null: zero floats, or an error.
+  // Ends the use before, awaited or not: waits for its copies. If more is asked for than ever
+  // before, waits for the card and takes memory of it.
   float* Fill(size_t floats);
-  // Floats [begin, end), which are left alone until the next Fill.
+  // Copies floats [begin, end), which the caller leaves alone until the next Fill.
   void StartCopy(size_t begin, size_t end);
   void Await();
   void Release();
 
-  // Pinned, since Fill.
+  // The pinned memory, valid after Fill.
   float* host() const { return host_.data(); }
-  // The card's, since Fill: what the stream's work reads between Await and Release.
+  // The card's memory, valid after Fill: the stream's work reads it between Await and Release.
   const float* data() const { return device_.data(); }
   const uint32_t* words() const { return device_.words(); }
 
  private:
-  // Whether a call comes in turn, while nothing is captured and nothing has failed.
+  // Whether a call comes in turn, with no capture under way and no error.
   bool InTurn(absl::string_view call, bool turn);
 
   // staging_buffer.cu or emulated_staging_buffer.cc
   void AwaitCopiesHere();  // this thread does
   void CopyPart(size_t begin, size_t end);
   void LetWorkAwaitCopies();
-  void LetCopiesAwaitWork();  // what the stream has been given so far
+  void LetCopiesAwaitWork();  // await work given so far
 
   Stream& stream_;
   Memory host_, device_;
   size_t filled_ = 0;     // floats of this use
   bool awaited_ = false;  // from Await to Release
-  // The last copies, and the last work that reads what they overwrite: events of CUDA.
+  // CUDA events: after the last copies, and after the last work that reads what the next copies
+  // overwrite.
   [[maybe_unused]] void* copied_ = nullptr;
   [[maybe_unused]] void* read_ = nullptr;
-  // Emulated: what has been started.
+  // Emulated: the copies started.
   std::vector<std::pair<size_t, size_t>> parts_;
 };
 

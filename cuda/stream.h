@@ -20,14 +20,14 @@ struct EmulatedCapture;
 class ProductPlans;
 
 // Work for one card, done in the order in which it is given. Calls return before the work is done;
-// only Synchronize and CopyToHost wait. What may go on beside it stands in staging_buffer.h. The
-// first thing that fails is kept, names what it was, and makes all later work do nothing: look at
-// status() where a result is used. Not thread-safe. Two runs of the same work give the same bits.
+// only Synchronize and CopyToHost wait. Copies that may run beside it: staging_buffer.h. The first
+// error is kept and names the work that failed; all later work then does nothing: check status()
+// where a result is used. Not thread-safe. Two runs of the same work give the same bits.
 //
-// In a build without CUDA there are emulated streams, for tests: kernels are compiled for the CPU
-// and run at once in loops, the card's memory is the machine's, and what StartCopyToHost copies
-// arrives with Synchronize, no sooner: until then there are no numbers. They capture by keeping the
-// loops. What they cannot show is how threads of a card meet.
+// A build without CUDA has emulated streams, for tests. Kernels are compiled for the CPU and run at
+// once in loops; the card's memory is the machine's. A copy by StartCopyToHost arrives with
+// Synchronize; until then its target holds NaN. Capture keeps the loops. Emulation cannot show how
+// threads of a card meet.
 class Stream {
  public:
   // FAILED_PRECONDITION: built without CUDA, no driver, no such card; RESOURCE_EXHAUSTED: no room
@@ -39,67 +39,69 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // To be called by a thread before its first work, and again where it has used another card in
-  // between.
+  // A thread calls this before its first work, and again after it has used another card.
   void MakeCurrent();
-  // INTERNAL, RESOURCE_EXHAUSTED, or what Fail was given: what failed first.
+  // The first error: INTERNAL, RESOURCE_EXHAUSTED, or one given to Fail.
   const absl::Status& status() const { return status_; }
-  // Of the whole card, be it in use or not; what is emulated has the machine's.
+  // Memory of the whole card, in use or not; emulated: of the machine.
   uint64_t memory_bytes() const { return memory_bytes_; }
   // Waits for all work given so far.
   const absl::Status& Synchronize();
-  // Whether some of it is still being done; does not wait. An emulated stream is never busy.
+  // Whether work is still being done; does not wait. An emulated stream is never busy.
   bool Busy();
 
-  // Floats; `host` of a large copy should be HostMemory, and holds until the next Synchronize.
+  // Copies floats. `host` must hold until the next Synchronize; for a large copy it should be
+  // pinned Memory.
   void CopyToDevice(const float* host, float* device, size_t floats);
   void CopyToDevice(const uint32_t* host, uint32_t* device, size_t words) {
     CopyToDevice(reinterpret_cast<const float*>(host), reinterpret_cast<float*>(device), words);
   }
-  // Waits for it and for all before it.
+  // Waits for the copy and for all work before it.
   void CopyToHost(const float* device, float* host, size_t floats);
-  // Does not wait: the floats, as they are when the work before is done, are there after the next
-  // Synchronize, and until then `host`, which is Memory of the machine, is left alone.
+  // Does not wait. After the next Synchronize `host` has the floats as the work given before leaves
+  // them; until then `host`, which is Memory of the machine, must be left alone.
   void StartCopyToHost(const float* device, float* host, size_t floats);
-  // Nothing where both are the same.
+  // Does nothing if both are the same.
   void Copy(const float* from, float* to, size_t floats);
-  // `rows` runs of `width` floats, which lie `from_stride` and `to_stride` floats apart.
+  // Copies `rows` rows of `width` floats, which lie `from_stride` and `to_stride` floats apart.
   void CopyRows(const float* from, size_t from_stride, float* to, size_t to_stride, size_t rows,
                 size_t width);
   void Zero(float* to, size_t floats);
 
-  // Floats of the card that hold anything, until the next call or the end of the kernel that it is
-  // for. Takes memory where more is asked for than ever before.
+  // Scratch floats of the card, which hold anything; valid until the next call or the end of the
+  // kernel that uses them. Takes memory if more is asked for than ever before.
   float* Scratch(size_t floats);
 
-  // What `give` gives the stream is not done but captured. Not OK: why it was refused, because it
-  // waits, takes memory, or could not be given; nothing has been done, and the stream is as before.
+  // Captures the work that `give` gives the stream, instead of doing it. Not OK: why it was
+  // refused: it waits, takes memory, or could not be given. Nothing has been done then, and the
+  // stream is as before.
   absl::StatusOr<CapturedWork> Capture(absl::FunctionRef<void()> give);
-  // Does the work, over what memory holds by now: the same kernels, with the same sizes and
-  // addresses, scratch among them.
+  // Does the captured work on what memory holds now: the same kernels with the same sizes and
+  // addresses, scratch included.
   void Replay(const CapturedWork& work);
-  // How often Scratch took memory. Work that was captured before the last time is not to be
-  // replayed: its scratch is gone.
+  // How often Scratch took memory. Work captured before the last time must not be replayed: its
+  // scratch is gone.
   uint64_t scratch_taken() const { return scratch_taken_; }
 
-  // From now on (at first not): of the algorithms that cuBLAS proposes for a product, up to 16, the
-  // one is taken that is fastest here. It is measured when the sizes first come, which takes some
-  // milliseconds, and memory for one more C; in a capture, where nothing can be, cuBLAS chooses as
-  // without. Another stream may find another, with other bits. Does nothing where it is emulated.
+  // From now on (at first not) a product uses the fastest on this card of up to 16 algorithms that
+  // cuBLAS proposes. They are measured when the sizes first come, which takes some milliseconds and
+  // memory for one more C. In a capture nothing can be measured, so cuBLAS chooses as usual.
+  // Another stream may find another algorithm, with other bits. Emulated: does nothing.
   void SearchProducts(bool search) { searches_products_ = search; }
   bool searches_products() const { return searches_products_; }
 
-  // For launch.h, products.cu and staging_buffer.cu: the CUDA stream, how it does products, and the
-  // CUDA stream of copies beside it; null where it is emulated.
+  // For launch.h, products.cu and staging_buffer.cu: the CUDA stream, its plans of products, and
+  // the CUDA stream for copies beside it; emulated: null.
   void* native() const { return native_; }
   ProductPlans* product_plans() const { return product_plans_.get(); }
   void* native_copies() const { return native_copies_; }
-  // Whether what it is given is being captured.
+  // Whether work given now is captured.
   bool capturing() const { return capturing_; }
-  // For launch.h, where it is emulated: does `work`, or captures it.
+  // For launch.h, emulated only: does `work`, or captures it.
   void Emulate(std::function<void()> work);
-  // Keeps the first error; of work that is being captured, until that is refused. `code` is a
-  // cudaError_t; 0 is none. CUDA's own last error of the thread is cleared: no later launch has it.
+  // Keeps the first error; during a capture only until the capture is refused. `code` is a
+  // cudaError_t; 0 is none. Clears CUDA's own last error of the thread, so that no later launch
+  // reports it.
   void Check(absl::string_view what, int code);
   void Fail(absl::Status status);
 
@@ -110,7 +112,7 @@ class Stream {
   uint64_t memory_bytes_ = 0;
   absl::Status status_;
   bool capturing_ = false;
-  absl::Status refused_;  // of what is being captured
+  absl::Status refused_;  // why the capture under way is refused
   void* native_ = nullptr;
   void* native_copies_ = nullptr;
   std::unique_ptr<ProductPlans, void (*)(ProductPlans*)> product_plans_ = {nullptr, nullptr};
@@ -118,7 +120,7 @@ class Stream {
   float* scratch_ = nullptr;
   size_t scratch_floats_ = 0;
   uint64_t scratch_taken_ = 0;
-  // Emulated: what is being captured, and copies that have been started.
+  // Emulated: the work captured so far, and the copies started.
   EmulatedCapture* capture_ = nullptr;
   struct Arrival {
     float* host;
