@@ -78,7 +78,7 @@ absl::Status JobClient::CallWithPatience(const Try& call) {
   const absl::Duration begin = SystemClock().Monotonic();
   std::optional<absl::Duration> said;
   while (true) {
-    const absl::Duration left = options_.patience - (absl::Now() - begin);
+    const absl::Duration left = options_.patience - (SystemClock().Monotonic() - begin);
     const absl::Status status =
         CallOnce(std::min(options_.call_limit, std::max(left, kShortestTry)), call);
     if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;

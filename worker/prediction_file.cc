@@ -46,7 +46,8 @@ std::optional<Unfinished> Parse(absl::string_view name) {
   if (end == absl::string_view::npos || !absl::ConsumeSuffix(&name, kAfterUnit)) {
     return std::nullopt;
   }
-  Unfinished file = {.of = name.substr(0, end)};
+  Unfinished file;
+  file.of = name.substr(0, end);
   const std::vector<absl::string_view> parts =
       absl::StrSplit(name.substr(end + kBeforeUnit.size()), '-');
   const auto number = [](absl::string_view text, uint64_t* value) {
