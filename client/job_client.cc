@@ -115,9 +115,9 @@ absl::StatusOr<std::string> JobClient::Submit(const v1::SubmitRequest& request) 
         return FromGrpc(stub.Submit(&context, request, &response));
       });
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
-    return absl::UnknownError(absl::StrCat(
-        "the master at ", options_.master_address, " was lost while the job was sent (",
-        status.message(), "); `tessera list` says whether it has the job"));
+    return absl::UnknownError(absl::StrCat("the master at ", options_.master_address,
+                                           " was lost while the job was sent (", status.message(),
+                                           "); `tessera list` says whether it has the job"));
   }
   TESSERA_RETURN_IF_ERROR(status);
   return response.job_id();
