@@ -11,8 +11,8 @@ template <typename Formula>
 void Activate(Stream& stream, const typename Formula::Params& params, const float* x, float* y,
               int64_t n);
 
-// dx[i] = dy[i] f'(x[i]), y being f(x). dx may be dy. A formula whose derivative needs y alone may
-// be given y for x.
+// dx[i] = dy[i] f'(x[i]), y being f(x). dx may be dy. If the derivative needs y alone, y may be
+// passed as x.
 template <typename Formula>
 void ActivateBackward(Stream& stream, const typename Formula::Params& params, const float* x,
                       const float* y, const float* dy, float* dx, int64_t n);

@@ -121,7 +121,7 @@ void AttentionBackward(Stream& stream, const AttentionShape& of, const float* qu
   const int pairs = queries * keys;
   ForEachGroup<128>(
       stream, "attention's gradient", shape.batch * shape.heads, queries,
-      // What all keys of a query have in common: dy . y.
+      // dy . y, which all keys of a query share.
       Phase{queries,
             [=] TESSERA_HOST_DEVICE(int64_t group, int q, float* shared) {
               const int64_t row = Head::Of(shape, group).Row(shape, queries, q, value_dim);

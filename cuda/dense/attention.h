@@ -14,19 +14,20 @@ struct AttentionShape {
   int64_t keys;
   int64_t key_dim;    // of a head
   int64_t value_dim;  // of a head
-  float scale;        // of products of queries and keys
+  float scale;        // factor of products of queries and keys
   bool causal;
-  const float* lengths;  // [batch], of the keys; null: all have `keys`
-  // Of the weights: those that draw less go, the others are multiplied. Null: none go.
+  const float* lengths;  // [batch] keys of each sample; null: all have `keys`
+  // Dropout of the weights: weights with a draw below the threshold become 0, the others are
+  // multiplied. Null: no dropout.
   const uint64_t* random_key = nullptr;
   uint16_t threshold = 0;
   float kept_scale = 1;
 };
 
 // weights [batch, heads, queries, keys] = softmax(scale * query key^T) over the keys that a query
-// attends to (math::AttendedKeys), 0 of others; y [batch, queries, heads * value_dim] = weights
-// value. Query [batch, queries, heads * key_dim], key [batch, keys, heads * key_dim], value [batch,
-// keys, heads * value_dim].
+// attends to (math::AttendedKeys), 0 for other keys; y [batch, queries, heads * value_dim] =
+// weights value. Query [batch, queries, heads * key_dim], key [batch, keys, heads * key_dim], value
+// [batch, keys, heads * value_dim].
 void Attention(Stream& stream, const AttentionShape& shape, const float* query, const float* key,
                const float* value, float* weights, float* y);
 
@@ -35,7 +36,7 @@ struct AttentionGradients {
   float* key;
   float* value;
 };
-// From y and its gradient. Writes over the weights.
+// Computes the gradients from y and dy. Overwrites the weights.
 void AttentionBackward(Stream& stream, const AttentionShape& shape, const float* query,
                        const float* key, const float* value, const float* y, const float* dy,
                        float* weights, const AttentionGradients& gradients);

@@ -17,7 +17,7 @@ void BatchNormalizationParameterGradients(Stream& stream, const float* x, int64_
                                           int64_t width, const float* mean, const float* inverse,
                                           const float* dy, float* dweight, float* dbias);
 
-// dx where mean and inverse are those of x, given both gradients above. dx may be dy.
+// dx if mean and inverse were measured over x, given both gradients above. dx may be dy.
 void BatchNormalizationBackward(Stream& stream, const float* x, int64_t rows, int64_t width,
                                 const float* mean, const float* inverse, const float* weight,
                                 const float* dweight, const float* dbias, const float* dy,

@@ -6,9 +6,9 @@
 
 namespace tessera::cuda {
 
-// Copies n numbers of the machine to the card, float or int32_t, as arguments of kernels: no copy
-// waits for the work before it, and `from` may change when this returns. For few numbers: a kernel
-// has 512 of them.
+// Copies n numbers, float or int32_t, from the machine to the card as arguments of kernels: the
+// call does not wait for earlier work, and `from` may change once it returns. For few numbers: a
+// kernel takes 512.
 template <typename T>
 void CopyConstants(Stream& stream, const T* from, T* to, int64_t n);
 

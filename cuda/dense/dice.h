@@ -11,11 +11,12 @@ namespace tessera::cuda {
 void Dice(Stream& stream, const float* x, int64_t rows, int64_t width, const float* mean,
           const float* inverse, const float* alpha, float* y, float* p);
 
-// The sum of the gradients over the rows.
+// dalpha [width] = the gradient of alpha, summed over the rows.
 void DiceAlphaGradient(Stream& stream, const float* x, int64_t rows, int64_t width, const float* p,
                        const float* dy, float* dalpha);
 
-// dx where mean and inverse are those of x. `room` is [2, width] and holds anything. dx may be dy.
+// dx if mean and inverse were measured over x. `room` is [2, width] and holds anything. dx may be
+// dy.
 void DiceBackward(Stream& stream, const float* x, int64_t rows, int64_t width, const float* mean,
                   const float* inverse, const float* alpha, const float* p, const float* dy,
                   float* dx, float* room);

@@ -6,13 +6,13 @@
 namespace tessera::cuda {
 namespace {
 
-// Of one sample: no more than 32 bits count.
+// Pairs of one sample fit 32 bits.
 using FieldPair = math::FieldPairOf<int>;
 using Four = Pack<kPackFloats>;
 
 int Packs(int floats) { return (floats + kPackFloats - 1) / kPackFloats; }
 
-// Four numbers each of four fields.
+// Sums of kFloats numbers for each of four fields.
 template <int kFloats>
 struct Sums {
   Pack<kFloats> of[kPackFloats];
@@ -24,8 +24,8 @@ struct Sums {
   }
 };
 
-// A sample's vectors lie in shared memory with number d of all fields side by side, and zeros for
-// those that the last four lack; a thread has the products of four fields with four.
+// In shared memory the numbers d of all fields of a sample lie side by side, with zeros up to a
+// multiple of four fields. A thread computes the products of four fields with four.
 template <int kFloats>
 void Products(Stream& stream, const float* v, float* y, int64_t batch, int fields, int dim,
               bool self) {
@@ -65,9 +65,9 @@ void Products(Stream& stream, const float* v, float* y, int64_t batch, int field
                  }});
 }
 
-// The slopes of a sample lie in shared memory as a symmetric matrix, whose diagonal counts twice or
-// not at all, and zeros in the columns that the last four lack; a thread has kFloats numbers of
-// four fields' gradients.
+// The slopes of a sample lie in shared memory as a symmetric matrix, with zeros up to a multiple of
+// four columns; its diagonal counts twice or not at all. A thread computes kFloats numbers of four
+// fields' gradients.
 template <int kFloats>
 void Gradients(Stream& stream, const float* v, const float* dy, float* dv, int64_t batch,
                int fields, int dim, bool self) {
@@ -89,7 +89,7 @@ void Gradients(Stream& stream, const float* v, const float* dy, float* dv, int64
                  }},
       Phase{stride,
             [=] TESSERA_HOST_DEVICE(int64_t, int i, float* shared) {
-              // Its column, so that threads write side by side.
+              // Each thread writes a column, so that threads write side by side.
               float* const column = shared + matrix_at + i;
               if (i >= fields) {
                 for (int j = 0; j < fields; ++j) column[j * stride] = 0;

@@ -7,8 +7,8 @@
 namespace tessera::cuda {
 
 // The second-order part of a factorization machine for field vectors v [batch, fields, dim]
-// (math::FactorizationMachine), to y [batch, 1] where `over_dim`, the sum over dim, else to y
-// [batch, dim]. `sums` [batch, dim] takes those of the fields; null: nobody needs them.
+// (math::FactorizationMachine), to y [batch, 1], the sum over dim, if `over_dim`, else to y [batch,
+// dim]. `sums` [batch, dim] takes the sums over the fields; null: nobody needs them.
 void FactorizationMachine(Stream& stream, const float* v, float* y, float* sums, int64_t batch,
                           int64_t fields, int64_t dim, bool over_dim);
 

@@ -7,7 +7,7 @@ namespace tessera::cuda {
 
 using math::FieldPair;
 
-// With pairs and fields both counted from the last one back, the order is that of math::FieldPair.
+// Counted backwards from the last pair and field, the order is that of math::FieldPair.
 
 void FieldPairs(Stream& stream, const float* v, float* y, int64_t batch, int64_t fields,
                 int64_t dim) {

@@ -11,7 +11,7 @@ namespace tessera::cuda {
 void FieldPairs(Stream& stream, const float* v, float* y, int64_t batch, int64_t fields,
                 int64_t dim);
 
-// dv from v and dy; it may be neither.
+// dv from v and dy; dv may be neither.
 void FieldPairsBackward(Stream& stream, const float* v, const float* dy, float* dv, int64_t batch,
                         int64_t fields, int64_t dim);
 

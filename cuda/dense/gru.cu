@@ -12,7 +12,8 @@ TESSERA_HOST_DEVICE inline float AttentionOf(const Sequences& sequences, int64_t
   return sequences.attention[sample * sequences.places + place];
 }
 
-// All units at one place: `u` [batch, 3, units] without bias; h [batch, units] goes on to the next.
+// Advances all units by one place: `u` [batch, 3, units] is without bias; h [batch, units] becomes
+// the state after it.
 void Step(Stream& stream, const Sequences& sequences, int64_t place, const float* u,
           const float* bias, float* planes, float* h, float* y) {
   const Sequences s = sequences;
@@ -45,9 +46,9 @@ void Step(Stream& stream, const Sequences& sequences, int64_t place, const float
   });
 }
 
-// The same backward: `slope` [batch, units] is the gradient of the state after the place, but for
-// dy's part where all states are the output, and becomes that of the state before, but for what it
-// has through u, whose gradients go to du [batch, 3, units]. attention_terms [batch, units], to be
+// The same backward. `slope` [batch, units] is the gradient of the state after the place, without
+// dy's part if all states are the output. It becomes the gradient of the state before, without the
+// part through u, whose gradients go to du [batch, 3, units]. attention_terms [batch, units], to be
 // summed over the units, may be null.
 void StepBackward(Stream& stream, const Sequences& sequences, int64_t place, const float* dy,
                   float* planes, float* slope, float* du, float* attention_terms) {
@@ -80,7 +81,7 @@ void StepBackward(Stream& stream, const Sequences& sequences, int64_t place, con
   });
 }
 
-// The attention's gradient at one place: of each sample the sum of its units' terms.
+// The attention's gradient at one place: for each sample the sum of its units' terms.
 void SumAttention(Stream& stream, const Sequences& sequences, int64_t place, const float* terms,
                   float* dattention) {
   const int64_t units = sequences.units, places = sequences.places;

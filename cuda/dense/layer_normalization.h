@@ -6,8 +6,8 @@
 
 namespace tessera::cuda {
 
-// What layer normalisation is given: rows of x [rows, width], and weight and bias of `period`
-// floats, a multiple of the width, that repeat over all of x.
+// The sizes of layer normalisation: x is [rows, width]; weight and bias have `period` floats, a
+// multiple of the width, and repeat over all of x.
 struct LayerNormalizationShape {
   int64_t rows;
   int64_t width;
@@ -25,7 +25,7 @@ void LayerNormalizationParameterGradients(Stream& stream, const LayerNormalizati
                                           const float* xhat, const float* dy, float* dweight,
                                           float* dbias);
 
-// dx from what is kept and dy. dx may be dy.
+// dx from xhat, inverse and dy. dx may be dy.
 void LayerNormalizationBackward(Stream& stream, const LayerNormalizationShape& shape,
                                 const float* xhat, const float* inverse, const float* weight,
                                 const float* dy, float* dx);

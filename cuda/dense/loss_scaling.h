@@ -7,10 +7,10 @@
 
 namespace tessera::cuda {
 
-// *count += how many of x[i] for i below n are no number, or larger than `most`: 0 only where there
-// are none. Uses the stream's scratch.
+// *count += how many x[i] with i below n are NaN or have a magnitude above `most`; adds 0 only if
+// there are none. Uses the stream's scratch.
 void AddBeyond(Stream& stream, const float* x, int64_t n, float most, float* count);
-// Of those that are not finite.
+// AddNonFinite counts those that are not finite.
 inline void AddNonFinite(Stream& stream, const float* x, int64_t n, float* count) {
   AddBeyond(stream, x, n, std::numeric_limits<float>::max(), count);
 }

@@ -37,13 +37,13 @@ void SumLosses(Stream& stream, const char* what, const LossSamples& samples, dou
   });
 }
 
-// What one sample has of a loss of ranking.
+// One sample's part of a ranking loss.
 struct Compared {
   float gradient;  // without Factor
   double loss;
 };
 
-// compare(place): of the sample order[place].
+// compare(place) computes the part of the sample order[place].
 template <typename Compare>
 void RankingLoss(Stream& stream, const char* what, const LossSamples& samples,
                  const LossGroups& groups, float* gradient, double* sums, Compare compare) {

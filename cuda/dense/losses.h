@@ -6,30 +6,30 @@
 
 namespace tessera::cuda {
 
-// Losses of samples, each by itself or beside those of its group (common/math/loss). All that is
-// pointed to is the card's.
+// Losses of samples, each by itself or compared within its group (common/math/loss). All pointers
+// are to the card's memory.
 
-// What samples are held against, and what their gradients are multiplied by.
+// Labels and weights of the samples, and the factors of their gradients.
 struct LossSamples {
   int64_t n = 0;
   const float* labels = nullptr;   // [n]
   const float* weights = nullptr;  // [n]; null: all 1
-  const float* scale = nullptr;    // one number, which may be another in every step
+  const float* scale = nullptr;    // one number, which may differ in every step
   float factor = 1;
 };
 
-// Which samples a loss of ranking compares: a group's are a run of `order`.
+// The samples that a ranking loss compares: each group is a run of `order`.
 struct LossGroups {
   const uint32_t* order = nullptr;   // [n] samples
   const uint32_t* begins = nullptr;  // [n]: the group of order[i] is order[begins[i]] to
   const uint32_t* ends = nullptr;    // [n]  order[ends[i] - 1]
 };
 
-// In so many parts the sum of the samples' losses comes.
+// The number of parts that the sum of the samples' losses comes in.
 constexpr int64_t kLossSums = 4096;
 
-// Each of them: gradient [n] = *scale * factor * weight * dL/dx, and sums [kLossSums], in double:
-// sums[s] is that of weight * L of the samples s, s + kLossSums, ..., in their order.
+// Each of these losses sets gradient [n] = *scale * factor * weight * dL/dx, and sums [kLossSums],
+// in double: sums[s] adds weight * L of the samples s, s + kLossSums, ..., in their order.
 
 // `positive_weight` multiplies the losses of samples whose label is above 0.5.
 void SigmoidCrossEntropyLoss(Stream& stream, const LossSamples& samples, const float* x,
@@ -45,13 +45,15 @@ void SoftmaxCrossEntropyLoss(Stream& stream, const LossSamples& samples, const f
 void GivenLoss(Stream& stream, const LossSamples& samples, const float* x, float* gradient,
                double* sums);
 
-// Losses of ranking, of x [n]; weights are none. They are sums over all pairs, or groups: means are
-// the caller's, by *scale. Each sample walks its group, in order. They use the stream's scratch.
+// Ranking losses of x [n], without weights. They are sums over all pairs or groups; the caller
+// makes means of them by *scale. Each sample walks its group in order. They use the stream's
+// scratch.
 
-// Of all pairs of a sample whose label is above 0.5 and one of its group whose label is not.
+// Sums over all pairs of a sample whose label is above 0.5 and a sample of its group whose label is
+// not.
 void PairwiseLoss(Stream& stream, const LossSamples& samples, const LossGroups& groups,
                   const float* x, float* gradient, double* sums);
-// Of all groups that have a label above 0.
+// Sums over all groups that have a label above 0.
 void ListwiseLoss(Stream& stream, const LossSamples& samples, const LossGroups& groups,
                   const float* x, float* gradient, double* sums);
 

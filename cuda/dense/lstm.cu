@@ -27,7 +27,8 @@ struct Unit {
   }
 };
 
-// All units at one place: `u` [batch, 4, units] without bias; h [batch, units] goes on to the next.
+// Advances all units by one place: `u` [batch, 4, units] is without bias; h [batch, units] becomes
+// the state after it.
 void Step(Stream& stream, const Sequences& sequences, int64_t place, const float* u,
           const float* bias, float* planes, float* h, float* y, float* last_memory) {
   const Sequences s = sequences;
@@ -62,9 +63,9 @@ void Step(Stream& stream, const Sequences& sequences, int64_t place, const float
   });
 }
 
-// The same backward: `slope` as WalkBackward has it, but for dy's part where all states are the
-// output; memory_slope [batch, units] is the gradient of the memory behind the place, and then of
-// that before.
+// The same backward. `slope` is as in WalkBackward, without dy's part if all states are the output.
+// memory_slope [batch, units] is the gradient of the memory after the place, and becomes that of
+// the memory before.
 void StepBackward(Stream& stream, const Sequences& sequences, int64_t place, const float* dy,
                   float* planes, float* slope, float* memory_slope, float* du) {
   const Sequences s = sequences;

@@ -10,7 +10,8 @@ namespace tessera::cuda {
 void OuterProducts(Stream& stream, const float* a, const float* b, float* z, int64_t rows,
                    int64_t m, int64_t n);
 
-// From the gradients dz: da = dz b and db = dz^T a, for each row. Null: nobody needs it.
+// From the gradients dz: da = dz b and db = dz^T a, for each row. da or db may be null: nobody
+// needs it.
 void OuterProductsBackward(Stream& stream, const float* a, const float* b, const float* dz,
                            float* da, float* db, int64_t rows, int64_t m, int64_t n);
 

@@ -15,7 +15,7 @@
 
 namespace tessera::cuda {
 
-// A product with all that belongs to it, as Gemm takes it. No size is 0.
+// The arguments of Gemm. No size is 0.
 struct Product {
   Products products;
   int64_t m, n, k;
@@ -25,29 +25,29 @@ struct Product {
   ProductBatch batch;
 };
 
-// How cuBLASLt does a stream's products. Which algorithm is chosen when a kind of product first
-// comes, and kept: by cuBLAS's heuristic, from what `Key` holds and the card alone, or where the
-// stream searches by trying the candidates. So the same sizes have the same kernel, first and
-// later, captured and not. Belongs to the stream, whose thread is the only one to use it.
+// Runs a stream's products by cuBLASLt. The algorithm is chosen when a kind of product first comes,
+// and kept: cuBLAS's heuristic chooses by `Key` and the card alone, or, if the stream searches, the
+// candidates are tried. So the same sizes always have the same kernel, captured or not. Belongs to
+// the stream; only the stream's thread uses it.
 class ProductPlans {
  public:
-  // The stream owns it. What fails is the stream's error: INTERNAL, or RESOURCE_EXHAUSTED where
-  // the card has no room for the workspace.
+  // The stream owns this. Errors are the stream's: INTERNAL, or RESOURCE_EXHAUSTED if the card has
+  // no room for the workspace.
   explicit ProductPlans(Stream& stream);
   ~ProductPlans();
   ProductPlans(const ProductPlans&) = delete;
   ProductPlans& operator=(const ProductPlans&) = delete;
 
-  // Gives the stream the product. False: without bias and rectifier, because cuBLAS has no
-  // algorithm for both at these sizes, or the bias does not begin at a multiple of 16 bytes. What
-  // fails is the stream's error.
+  // Gives the stream the product. False: bias and rectifier are left to the caller, because cuBLAS
+  // has no algorithm with them at these sizes or the bias does not begin at a multiple of 16 bytes.
+  // Errors are the stream's.
   bool Run(const Product& product);
 
  private:
-  // All that the choice of an algorithm depends on, and what a search measures.
+  // All that the choice of an algorithm, or a search for one, depends on.
   using Key = std::array<int64_t, 16>;
   // A product as cuBLAS reads it, columns first: C^T [n, m] = B^T A^T, so that its A is our B. In
-  // its words a bias has a number for each row of C^T. Stays where it was made.
+  // cuBLAS's terms a bias has a number for each row of C^T. A Plan is never moved in memory.
   struct Plan {
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, c;  // of cuBLAS

@@ -15,7 +15,7 @@
 namespace tessera::cuda {
 namespace {
 
-// What is written of a number of column `column`, with all but its bias and rectifier.
+// Adds the bias and rectifies: `value`, of column `column`, is complete but for these two.
 TESSERA_HOST_DEVICE inline float Finished(const Epilogue& epilogue, int64_t column, float value) {
   if (epilogue.bias != nullptr) value += epilogue.bias[column];
   return epilogue.relu ? math::Relu::Value({}, value) : value;
@@ -27,7 +27,7 @@ TESSERA_HOST_DEVICE inline float Finished(const Epilogue& epilogue, int64_t colu
 
 namespace {
 
-// The biases and rectifiers of products whose sums, or zeros unless `written`, C has.
+// Adds biases and rectifies. C holds the sums if `written`; else the sums are zeros.
 void Finish(Stream& stream, int64_t m, int64_t n, float* c, Epilogue epilogue, ProductBatch batch,
             bool written) {
   ForEachInRows(stream, "end of a product", batch.count * m, n,
@@ -43,7 +43,7 @@ void Gemm(Stream& stream, Products products, int64_t m, int64_t n, int64_t k, Ma
           Matrices b, float* c, Epilogue epilogue, ProductBatch batch) {
   if (!stream.status().ok() || m == 0 || n == 0) return;
   if (k == 0) return Finish(stream, m, n, c, epilogue, batch, epilogue.add);
-  // Some kernels have a product of a batch in a dimension of the grid that ends at 65535.
+  // Some kernels count the batch's products in a grid dimension that ends at 65535.
   constexpr int64_t kMostAtOnce = 1 << 15;
   for (int64_t begin = 0; begin < batch.count; begin += kMostAtOnce) {
     const ProductBatch some = {std::min(kMostAtOnce, batch.count - begin), batch.c_stride};
@@ -60,7 +60,7 @@ void Gemm(Stream& stream, Products products, int64_t m, int64_t n, int64_t k, Ma
 
 namespace {
 
-// What cuBLAS may make of an operand: to the nearest.
+// Rounds an operand to the nearest, as cuBLAS may.
 float Rounded(Products products, float x) {
   switch (products) {
     case Products::kTf32:

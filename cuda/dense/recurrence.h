@@ -7,7 +7,7 @@
 
 namespace tessera::cuda {
 
-// What recurrences of all cells have in common; for .cu files.
+// Shared by the recurrences of all cells; for .cu files.
 
 TESSERA_HOST_DEVICE inline bool Inside(const Sequences& sequences, int64_t sample, int64_t place) {
   if (sequences.lengths == nullptr) return true;
@@ -15,8 +15,8 @@ TESSERA_HOST_DEVICE inline bool Inside(const Sequences& sequences, int64_t sampl
   return place < static_cast<int64_t>(math::SequenceLength(sequences.lengths[sample], places));
 }
 
-// step(place) from the first place on, with u [batch, gates, units] = the recurrence [gates, units,
-// units] of the state h [batch, units], which it changes.
+// Calls step(place) from the first place on, with u [batch, gates, units] = the recurrence [gates,
+// units, units] times the state h [batch, units]; step advances h.
 template <typename Step>
 void WalkForward(Stream& stream, const Sequences& sequences, int64_t gates, const float* recurrence,
                  const float* h, float* u, Step step) {
@@ -27,9 +27,9 @@ void WalkForward(Stream& stream, const Sequences& sequences, int64_t gates, cons
   }
 }
 
-// step(place) from the last place on. It turns `slope` [batch, units], the gradient of the state
-// behind the place, into that of the state before but for what it has through u, whose gradient
-// it leaves in du [batch, gates, units].
+// Calls step(place) from the last place on. step turns `slope` [batch, units] from the gradient of
+// the state after the place into that of the state before, without the part through u, and leaves
+// the gradient of u in du [batch, gates, units].
 template <typename Step>
 void WalkBackward(Stream& stream, const Sequences& sequences, int64_t gates,
                   const float* recurrence, const float* du, float* slope, Step step) {

@@ -10,7 +10,7 @@ namespace tessera::cuda {
 void ReduceMax(Stream& stream, const float* x, float* y, int64_t outer, int64_t size,
                int64_t inner) {
   const char* const what = "ReduceMax";
-  // Neighbouring threads read neighbours: those of a row, or of `inner`.
+  // Neighbouring threads read neighbouring floats: of a row, or of `inner`.
   if (inner == 1) {
     ReduceRows(
         stream, what, outer, size, -std::numeric_limits<float>::infinity(),
@@ -32,7 +32,7 @@ void ReduceMaxGradient(Stream& stream, const float* x, const float* y, const flo
   ForEach(stream, "ReduceMax's gradient", outer * size * inner, [=] TESSERA_HOST_DEVICE(int64_t i) {
     const int64_t reduced = i / (size * inner) * inner + i % inner;
     bool first = x[i] == y[reduced];
-    // Few are equal to the largest, and most of those have one right before them.
+    // Few floats equal the largest; of these most have an equal one right before them.
     for (int64_t s = i / inner % size, at = i - inner; first && s > 0; --s, at -= inner) {
       first = x[at] != y[reduced];
     }

@@ -4,12 +4,12 @@
 
 namespace tessera::cuda {
 
-// What a recurrence goes over. Tensors are row-major.
+// The sequences that a recurrence walks through. Tensors are row-major.
 struct Sequences {
   int64_t batch;
   int64_t places;
   int64_t units;
-  bool all_states;         // are the output, else the last alone
+  bool all_states;         // all states are the output, else the last one
   const float* attention;  // [batch, places]; null: 1
   const float* lengths;    // [batch]; null: all have `places`
 };

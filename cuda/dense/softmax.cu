@@ -6,7 +6,7 @@
 namespace tessera::cuda {
 namespace {
 
-// Of softmax `row` out of outer * inner: where its element s lies.
+// Where element s of softmax `row`, one of outer * inner, lies.
 TESSERA_HOST_DEVICE inline int64_t ElementOf(int64_t row, int64_t s, int64_t n, int64_t inner) {
   return (row / inner * n + s) * inner + row % inner;
 }

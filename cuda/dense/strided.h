@@ -17,15 +17,15 @@ struct Offsets {
   int64_t of[N] = {};
 };
 
-// How the floats of a row-major tensor, from its first to its last, lie in N other ones: broadcast
-// (a stride of 0), or with the axes changed about. Plain numbers, for kernels to capture.
+// Where the floats of a row-major tensor, first to last, lie in N other tensors, which are
+// broadcast (a stride of 0) or have their axes permuted. Plain numbers, for kernels to capture.
 template <size_t N>
 struct StridedAxes {
   int count = 0;  // innermost first; none of size 1
   int64_t sizes[kMostAxes] = {};
   int64_t strides[kMostAxes][N] = {};
 
-  // An axis outside of those before; at most kMostAxes of them.
+  // Adds an axis outside of those before; there may be kMostAxes.
   void Append(int64_t size, const Offsets<N>& stride) {
     if (size == 1) return;
     sizes[count] = size;
@@ -39,7 +39,7 @@ struct StridedAxes {
     return product;
   }
 
-  // Of float i.
+  // The offsets of float i.
   TESSERA_HOST_DEVICE Offsets<N> At(int64_t i) const {
     Offsets<N> at;
     for (int axis = 0; axis < count; ++axis) {

@@ -7,10 +7,10 @@
 
 namespace tessera::cuda {
 
-// store(o, the sum of term(offsets) over all floats of the walk that lie at float o of tensor
-// `of`), for every float of that one: sums over the axes in which its stride is 0; its other
-// strides are those of a row-major tensor. `offsets` are those in the N tensors and then, as number
-// N, in the tensor that is walked through.
+// Calls store(o, sum) for every float o of tensor `of`: the sum of term(offsets) over all floats of
+// the walk that lie at o. So it sums over the axes in which the tensor's stride is 0; its other
+// strides are those of a row-major tensor. `offsets` are the offsets in the N tensors and then, as
+// number N, in the tensor that is walked through.
 template <size_t N, typename Term, typename Store>
 void SumAxes(Stream& stream, const char* what, const StridedAxes<N>& axes, size_t of, Term term,
              Store store) {
@@ -29,8 +29,8 @@ void SumAxes(Stream& stream, const char* what, const StridedAxes<N>& axes, size_
     for (size_t k = 0; k <= N; ++k) offsets.of[k] += more.of[k];
     return offsets;
   };
-  // Neighbouring threads read neighbours: where the innermost axis is summed they share a row,
-  // unless it is too short for that, and else they have a row each.
+  // Neighbouring threads read neighbouring floats: if the innermost axis is summed and long enough
+  // they share a row, else each has a row.
   constexpr int64_t kSharedColumns = 16;
   if (axes.strides[0][of] == 0 && columns >= kSharedColumns) {
     SumRows(

@@ -10,8 +10,8 @@ namespace tessera::cuda {
 void Where(Stream& stream, const StridedAxes<3>& axes, const float* c, const float* a,
            const float* b, float* y);
 
-// da (kOf = 1) or db (2) = dy where it was chosen, else 0, summed over the axes in which a or b is
-// broadcast.
+// da (kOf = 1) or db (2) = dy where that operand was chosen, else 0, summed over the axes in which
+// it is broadcast.
 template <int kOf>
 void WhereGradient(Stream& stream, const StridedAxes<3>& axes, const float* c, const float* dy,
                    float* to);

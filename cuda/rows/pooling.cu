@@ -36,7 +36,7 @@ TESSERA_HOST_DEVICE inline int64_t PlaceOf(const PooledEntries& entries, uint32_
   return entries.place_of == nullptr ? entry : entries.place_of[entry];
 }
 
-// Where a chunk's entries lie in `order`.
+// The range of a chunk's entries in `order`.
 TESSERA_HOST_DEVICE inline Range ChunkOf(const PooledEntries& entries, uint32_t chunk) {
   const uint32_t of = entries.long_of[chunk], row = entries.long_row[of];
   const uint32_t begin =
@@ -45,7 +45,7 @@ TESSERA_HOST_DEVICE inline Range ChunkOf(const PooledEntries& entries, uint32_t 
   return {begin, begin + kChunkEntries < end ? begin + kChunkEntries : end};
 }
 
-// Of a place that has entries: the first of those whose value is the largest.
+// The first entry with the largest value, of a place that has entries.
 TESSERA_HOST_DEVICE inline uint32_t Largest(const BatchRows& rows, const PooledEntries& entries,
                                             int64_t place, int64_t d) {
   const Range of = EntriesOf(entries, place);
@@ -60,14 +60,14 @@ TESSERA_HOST_DEVICE inline uint32_t Largest(const BatchRows& rows, const PooledE
   return largest;
 }
 
-// `gradient(entry, d)` is the pack that an entry adds to its row's, from element d on.
+// Sums gradients by row: `gradient(entry, d)` is the pack that an entry adds from element d on.
 template <int kFloats, typename Gradient>
 void SumByRow(Stream& stream, const PooledEntries& entries, int64_t dim, float* gradients, bool add,
               Gradient gradient) {
   using Sum = Pack<kFloats>;
   const char* const what = "gradients of rows";
   const int64_t packs = dim / kFloats;
-  // Of entries [begin, end) of `order`, in order; several are looked up at once.
+  // The sum over entries [begin, end) of `order`, in order; several are looked up at once.
   const auto sum_of = [=] TESSERA_HOST_DEVICE(uint32_t begin, uint32_t end, int64_t d, Sum sum) {
     constexpr uint32_t kAtOnce = 4;
     for (uint32_t first = begin; first < end; first += kAtOnce) {
@@ -96,7 +96,7 @@ void SumByRow(Stream& stream, const PooledEntries& entries, int64_t dim, float* 
                     sum_of(of.begin, of.end, d, Sum()).Store(of_chunks + chunk * dim + d);
                   }
                 });
-  // So few floats that a group never needs scratch, which has the chunks.
+  // Few enough floats that a group needs no scratch, because scratch holds the chunks.
   const int slices = static_cast<int>(std::clamp<int64_t>(8192 / dim, 1, 64));
   const int of_dim = static_cast<int>(dim), of_packs = of_dim / kFloats;
   ForEachGroup<256>(stream, what, entries.long_rows, slices * of_dim,

@@ -20,13 +20,13 @@
 namespace tessera::cuda {
 namespace {
 
-// Number i of the row in `slot`, of all that it has.
+// Float i of the row in `slot`: the row's elements, then its optimizer's floats.
 TESSERA_HOST_DEVICE inline float* NumberOf(const TrainedRows& trained, uint32_t slot, int64_t i) {
   return i < trained.dim ? trained.rows + slot * trained.dim + i
                          : trained.state + slot * trained.states + (i - trained.dim);
 }
 
-// Moves element d of `dim`, of a row with these slots.
+// Updates element d of a row with these optimizer floats.
 template <typename Formula, size_t... k>
 TESSERA_HOST_DEVICE inline void UpdateElement(const typename Formula::Params& params,
                                               const typename Formula::Row& row, float g, float& w,
@@ -35,8 +35,8 @@ TESSERA_HOST_DEVICE inline void UpdateElement(const typename Formula::Params& pa
   Formula::Update(params, row, g, w, slots[static_cast<int64_t>(k) * dim + d]...);
 }
 
-// What moves all of a row's elements is made once where the row has slots of its own, which that
-// moves; else it holds nothing.
+// A formula with optimizer floats of the row updates them once, before the elements, and makes a
+// Formula::Row that all elements share; other formulas' Row is empty.
 template <typename Formula>
 constexpr bool kBeginsRows = Formula::kRowSlots > 0;
 template <typename Formula>
@@ -50,14 +50,14 @@ TESSERA_HOST_DEVICE inline math::RowWiseAdagrad::Row BeginRow<math::RowWiseAdagr
   return math::RowWiseAdagrad::BeginRow(params, row_slots, mean_square);
 }
 
-// By row of the batch; null where not needed.
+// Arrays by row of the batch; null if not needed.
 template <typename Formula>
 struct ByRow {
-  float* clip = nullptr;  // what the row's gradient is multiplied by
+  float* clip = nullptr;  // factor of the row's gradient
   typename Formula::Row* shared = nullptr;
 };
 
-// Of one row: clipped, plus l2 * w.
+// The gradient of one row: clipped, plus l2 * w.
 struct Gradient {
   const float* g;
   const float* w;
@@ -68,7 +68,7 @@ struct Gradient {
   }
 };
 
-// Of batch row r, which is the one in `slot`; `clip`: by row, or null.
+// The gradient of batch row r, which is in `slot`; `clip`: by row, or null.
 TESSERA_HOST_DEVICE inline Gradient GradientOf(const TrainedRows& trained,
                                                const RowGradients& batch,
                                                const math::RowOptions& options, const float* clip,
