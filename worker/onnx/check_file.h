@@ -7,15 +7,15 @@
 
 namespace tessera::worker {
 
-// What makes a file ambiguous, or says something that nobody would read. INVALID_ARGUMENT names it.
+// Checks for what makes a file ambiguous, or would be ignored. INVALID_ARGUMENT names it.
 
-// Each name of the graph is made once: by one node, or it is an initializer or an input (or, in old
-// files, both).
+// Checks that each name of the graph is made once: by one node, or as an initializer or an input
+// (in old files as both).
 absl::Status CheckNamesMadeOnce(const onnx::GraphProto& graph);
 
-// The node has what ONNX's own definition of its op has: attributes of those names and types, all
-// that are required, and no more inputs. Of an opset that Debian's library does not know, types
-// alone; of ops that ONNX does not define, nothing.
+// Checks the node against ONNX's own definition of its op: names and types of attributes, required
+// attributes, number of inputs. Checks only types for an opset that Debian's library does not know,
+// and nothing for ops that ONNX does not define.
 absl::Status CheckNode(const onnx::NodeProto& node, int64_t opset);
 
 }  // namespace tessera::worker

@@ -10,8 +10,8 @@
 
 namespace tessera::worker {
 
-// Writes the inputs of an exported file and what makes the dense graph's inputs of them. Returns
-// the ONNX names of those, by their tensor.
+// Writes the inputs of an exported file and the nodes that compute the dense graph's inputs from
+// them. Returns the ONNX names of the dense graph's inputs, by tensor.
 absl::StatusOr<std::map<int32_t, std::string>> WriteInputs(
     const v1::JobSpec& spec, const Model& model, const std::map<std::string, InlineTable>& tables,
     OnnxWriter& onnx);

@@ -12,11 +12,11 @@
 
 namespace tessera::worker {
 
-// One node of the dense graph on its way into an ONNX file. Borrows everything.
+// Writes one node of the dense graph into an ONNX file. Borrows everything.
 struct Emission {
   const Graph& graph;
   const GraphNode& node;
-  OptionReader options;                         // those that the node was made with
+  OptionReader options;                         // of the node
   std::vector<std::string> in;                  // ONNX names of the node's inputs
   std::vector<std::string> out;                 // names that its outputs must get
   absl::Span<const float> trained, statistics;  // of the whole graph
@@ -30,24 +30,25 @@ struct Emission {
   std::string ParameterName(absl::string_view name) const;
   // The parameter as an initializer of its own shape; nodes that share it name the same one.
   std::string Weight(absl::string_view name);
-  // Intermediate values, constants: named below the node.
+  // Intermediate values and constants, with names below the node's.
   std::string Value(const std::string& op, const std::vector<std::string>& inputs,
                     std::initializer_list<OnnxAttribute> attributes = {});
   std::string Ints(const std::string& name, absl::Span<const int64_t> values);
   std::string Scalar(const std::string& name, float value);
-  // The last node of the emission, which gives the op's one output.
+  // Adds the last node of the emission, which makes the op's one output.
   void Last(const std::string& op, const std::vector<std::string>& inputs,
             std::initializer_list<OnnxAttribute> attributes = {});
 };
 
-// Writes what the op computes in evaluation as nodes of ONNX: one where ONNX has the op, else a
-// subgraph of standard ones.
+// Writes the op, as it computes in evaluation, as ONNX nodes: one if ONNX has the op, else a
+// subgraph of standard ops.
 using Emitter = void (*)(Emission& e);
 
-// By the op's name in AllOps(); nullptr: there is none. Every op must have one (a test holds it).
+// Finds an emitter by the op's name in AllOps(); nullptr: there is none. Every op must have one (a
+// test checks it).
 Emitter FindEmitter(absl::string_view op);
 
-// What ONNX has no op for (emit_compositions.cc); the rest stands in emit.cc.
+// Ops that ONNX lacks (emit_compositions.cc); the others are in emit.cc.
 void EmitBilinear(Emission& e);
 void EmitConstant(Emission& e);
 void EmitDice(Emission& e);

@@ -14,15 +14,15 @@ namespace tessera::worker {
 inline constexpr char kOnnxModel[] = "onnx";
 
 // Adds the network of an ONNX file to the graph, whose inputs are "dense" and the tables, and
-// returns the tensors that the losses read: of each task its output, or of a model of one task
-// model.output or the file's only output. Nodes that they do not need are left out. `starts` gets
-// where the parameters begin.
+// returns the tensors that the losses read: each task's output; for a model of one task
+// model.output or the file's only output. Nodes that these do not need are left out. `starts` gets
+// the initial values of the parameters.
 //
-// The file's inputs are named like those of `layers`; model.options.inputs names them otherwise:
+// The file's inputs have the names that `layers` may read; model.options.inputs renames them:
 //   options: {inputs: {numeric: dense, user_vector: user.embedding}}
-// Initializers become parameters, of several layers where these train them alike; what a Constant
-// node or an initializer without dimensions holds stays a number. Weights of matrices,
-// normalisations and slopes are parameters wherever they stand.
+// Initializers become parameters; layers that use one in the same way share it. Numbers of a
+// Constant node or of an initializer without dimensions are not trained. But weights of matrices,
+// normalisations and slopes are parameters wherever the file has them.
 //
 // Errors go to the builder and begin with "model.onnx_file". UNIMPLEMENTED names every op that
 // cannot be read.

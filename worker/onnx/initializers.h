@@ -9,15 +9,15 @@
 
 namespace tessera::worker {
 
-// Which numbers of a file are parameters.
+// Decides which numbers of a file are parameters.
 
-// The names that a gradient of `outputs` reaches, by the nodes that they need: not what is only
-// compared, rounded or a condition.
+// The names that a gradient of `outputs` reaches through the nodes that they need. It does not pass
+// comparisons, rounding and conditions.
 std::set<std::string> NamesWithGradient(const std::vector<const onnx::NodeProto*>& nodes,
                                         const std::vector<std::string>& outputs);
 
-// Whether the initializer is what an exporter makes of numbers that stand in the network's code, by
-// the name that it gives them; `producer`: of the file.
+// Whether an exporter made the initializer of numbers in the network's code, judged by its name;
+// `producer`: the file's.
 bool IsOfCode(const OnnxValue& value, absl::string_view name, absl::string_view producer);
 
 }  // namespace tessera::worker

@@ -5,9 +5,9 @@
 
 namespace tessera::worker {
 
-// Exporters that fold no constants leave a recurrence's weights as parts of parameters, put
-// together anew by nodes. Makes them initializers, with the same numbers in that order, where each
-// number goes into one of them alone and nobody else reads it. `builder`: nothing is added to it.
+// Exporters that fold no constants leave a recurrence's weights as nodes that join parts of
+// parameters. Replaces these by initializers with the same numbers in the same order, if each
+// number goes into only one of them and nothing else reads it. Adds nothing to `builder`.
 void JoinRecurrentWeights(onnx::GraphProto& file, int64_t opset, GraphBuilder& builder);
 
 }  // namespace tessera::worker

@@ -9,32 +9,32 @@
 
 namespace tessera::worker {
 
-// Graphs of a file, and those within nodes of control flow (If, Loop, Scan), which read names of
-// the graphs around them. Borrowed nodes live as long as their graph does.
+// Helpers for a file's graph and the graphs within nodes of control flow (If, Loop, Scan), which
+// read names of the graphs around them. Borrowed nodes live as long as their graph does.
 
-// Puts initializers and Constant nodes of the graphs within nodes into the outermost one, under
-// names that nothing else has, so that every round of a loop has the same.
+// Moves initializers and Constant nodes of graphs within nodes into the outermost graph, under
+// unused names, so that all rounds of a loop share them.
 void HoistConstants(onnx::GraphProto& graph);
 
-// The nodes that the names need, in the graph's order, which is one of computation.
+// The nodes that the names need, in the graph's order, which is topological.
 std::vector<const onnx::NodeProto*> NeededNodes(const onnx::GraphProto& graph,
                                                 const std::vector<std::string>& names);
 
 // The graphs within a node.
 std::vector<const onnx::GraphProto*> GraphsWithin(const onnx::NodeProto& node);
 
-// Of these nodes and those within them.
+// These nodes and those within them.
 std::vector<const onnx::NodeProto*> WithThoseWithin(
     const std::vector<const onnx::NodeProto*>& nodes);
-// All names that they read.
+// All names that the nodes read.
 std::set<std::string> NamesRead(const std::vector<const onnx::NodeProto*>& nodes);
 
-// The nodes, and after each the nodes within it once, with Identity nodes, which `made` keeps, for
-// what goes in and comes out under another name.
+// The nodes, each followed by the nodes within it (once), with Identity nodes for names that change
+// on the way in or out. `made` holds the Identity nodes.
 std::vector<const onnx::NodeProto*> Unfolded(const std::vector<const onnx::NodeProto*>& nodes,
                                              std::deque<onnx::NodeProto>& made);
 
-// The graph under other names for all that it makes itself: `prefix` before each.
+// The graph with `prefix` before all names that it makes itself.
 onnx::GraphProto Renamed(const onnx::GraphProto& graph, const std::string& prefix);
 
 }  // namespace tessera::worker

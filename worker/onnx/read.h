@@ -16,24 +16,24 @@
 
 namespace tessera::worker {
 
-// Where parameters begin, by GraphParameter::name.
+// Initial values of parameters, by GraphParameter::name.
 using ParameterStarts = std::map<std::string, std::vector<float>>;
 
-// A file on its way into the dense graph, as far as it has been read.
+// The state of reading a file into the dense graph.
 struct OnnxNetwork {
   int64_t opset = 1;
   GraphBuilder& graph;
   ParameterStarts& starts;
   std::map<std::string, OnnxValue> values = {};  // by name
-  // Layers with weights whose like comes again, as other rounds of a loop have them: their owner.
+  // Owners of weights that equivalent layers share, such as those of other rounds of a loop.
   std::map<std::string, std::string> owners = {};
 };
 
 // The graph that a node stands in.
 struct OnnxScope {
   std::set<std::string> wanted;  // names that its nodes read, and its outputs
-  // Of a graph within a node: what its names begin with, and what stands for that where all rounds
-  // of a loop are alike.
+  // For a graph within a node: the prefix of its names, and the prefix that is the same in all
+  // rounds of a loop.
   std::string prefix = {};
   std::string alike = {};
 };
@@ -46,31 +46,30 @@ class OnnxNodeReader {
 
   const onnx::NodeProto& node() const { return node_; }
   int64_t opset() const { return network_.opset; }
-  // Of the first of its outputs that has one.
+  // The name of the node's first output that has a name.
   const std::string& name() const;
 
   // Inputs.
   size_t inputs() const { return static_cast<size_t>(node_.input_size()); }
   bool Has(size_t i) const { return i < inputs() && !node_.input(static_cast<int>(i)).empty(); }
-  // INVALID_ARGUMENT: one of the first `least` is missing, or nothing has been set under the name
-  // of one.
+  // INVALID_ARGUMENT: one of the first `least` inputs is missing, or an input's name has no value.
   absl::Status CheckInputs(size_t least) const;
-  // UNIMPLEMENTED: an output that somebody reads has not been set, such as the mask of a Dropout.
+  // UNIMPLEMENTED: an output that is read has not been set, such as the mask of a Dropout.
   absl::Status CheckOutputs() const;
-  // No numbers where the input is missing.
+  // Input i; no numbers if it is missing.
   const OnnxValue& in(size_t i) const;
   bool IsTensor(size_t i) const { return Has(i) && in(i).kind == OnnxValue::Kind::kTensor; }
-  // INVALID_ARGUMENT, UNIMPLEMENTED where the input is none of that kind. A constant that is
+  // Input i as that kind; INVALID_ARGUMENT or UNIMPLEMENTED if it is another. A constant that is
   // repeated for the batch becomes a tensor.
   absl::StatusOr<OnnxValue> TensorIn(size_t i);
   absl::StatusOr<std::vector<int64_t>> IntsIn(size_t i) const;
   absl::StatusOr<std::vector<float>> FloatsIn(size_t i) const;
-  // Of a layer that could not be made, whose error the graph keeps: axes of size 1.
+  // The tensor's shape. If its layer could not be made (the graph keeps the error), axes of size 1.
   const Shape& shape(Tensor tensor) const;
 
-  // From here on input i, which is trained and without the batch, is a tensor without it.
-  // UNIMPLEMENTED: of more than kMostUnbatched numbers, which every sample would compute anew, or
-  // trained otherwise.
+  // Turns input i, trained and without the batch, into a tensor without the batch. UNIMPLEMENTED:
+  // it has more than kMostUnbatched numbers, which every sample would compute anew, or is already
+  // trained as something else.
   static constexpr size_t kMostUnbatched = 1 << 14;
   absl::Status TakeUnbatched(size_t i);
 
@@ -78,70 +77,72 @@ class OnnxNodeReader {
   const onnx::AttributeProto* Attribute(absl::string_view name) const;
   int64_t Int(absl::string_view name, int64_t by_default) const;
   float Float(absl::string_view name, float by_default) const;
-  // Axes and the like: an attribute in older opsets, input `i` in newer ones; empty: neither.
+  // Numbers such as axes, which are attribute `name` in older opsets and input `i` in newer ones;
+  // empty: neither.
   absl::StatusOr<std::vector<int64_t>> IntsOf(absl::string_view name, size_t i) const;
 
-  // Forms of a tensor (read_layout.cc, read_align.cc). What adds layers changes the value, not what
-  // it stands for.
+  // Forms of a tensor (read_layout.cc, read_align.cc). These may add layers and change a value's
+  // form, but not its meaning.
   //
-  // Sizes, the batch's as BatchTimes.
+  // The value's sizes in ONNX's axes; the batch's is BatchTimes.
   std::vector<int64_t> DimsOf(const OnnxValue& value) const;
   int64_t SizeOf(const OnnxValue& value, const OnnxValue::Axes& axes) const;
-  // An axis of ONNX, counted from the end where negative. INVALID_ARGUMENT: there is none such;
-  // UNIMPLEMENTED: the batch's.
+  // The index of an axis of ONNX, counted from the end if negative. INVALID_ARGUMENT: it does not
+  // exist; UNIMPLEMENTED: it is the batch's.
   absl::StatusOr<size_t> SampleAxis(int64_t axis, const OnnxValue& value) const;
-  // Has each of `parts`, axes of the tensor without the batch, as one axis after the batch, in this
-  // order.
+  // The tensor with each of `parts`, which are axes without the batch, merged into one axis, in
+  // this order after the batch.
   Tensor Arranged(const OnnxValue& value, const std::vector<OnnxValue::Axes>& parts);
-  // The same with all of them as one.
+  // The tensor with all axes merged into one after the batch.
   Tensor Flat(const OnnxValue& value);
-  // An axis that is not the batch's as one axis of the tensor, whose number it returns.
+  // Makes an axis of ONNX, not the batch's, one axis of the tensor; returns that axis.
   int OneAxis(OnnxValue& value, size_t axis);
-  // All axes from `axis` on, none of them the batch's, as the last axis of the tensor.
+  // Makes all axes from `axis` on, without the batch's, the last axis of the tensor.
   void LastAxis(OnnxValue& value, size_t axis);
-  // Without these axes of the tensor, which are of size 1; one stays beside the batch where there
-  // is no other.
+  // Removes these axes of the tensor, of size 1 each; one stays beside the batch if there is no
+  // other.
   void DropOnes(OnnxValue& value, const OnnxValue::Axes& ones);
-  // The last axis of the tensor, as LastAxis made it, under these sizes, an axis of ONNX for each.
+  // Splits the last axis of the tensor, as LastAxis made it, into axes of ONNX of these sizes.
   void SplitLast(OnnxValue& value, size_t axis, const std::vector<int64_t>& sizes);
-  // Values that meet element by element, in one order of axes: tensors of one rank, of which axis 1
-  // + k is one of `places`.
+  // Values for an op element by element, in one order of axes: tensors of one rank, whose axis 1 +
+  // k is places[k].
   struct Aligned {
-    std::vector<Tensor> tensors;  // one an input; index -1 where a constant is
+    std::vector<Tensor> tensors;  // one for each input; index -1: a constant
     std::vector<int> places;  // axis of ONNX; that of the batch where it has more than the batch
-    std::vector<OnnxValue::Axes> axes;  // of what is made of them
+    std::vector<OnnxValue::Axes> axes;  // of the result
   };
-  // `free`: an axis along which they may differ, counted as those of the longest; -1: none.
+  // Aligns all inputs. `free`: an axis along which sizes may differ, counted in the input of most
+  // axes; -1: none.
   absl::StatusOr<Aligned> Align(int64_t free = -1);
-  // Input i, known numbers, as a tensor that meets the others: a Parameter where it is trained,
-  // else a Constant.
+  // Input i, known numbers, as a tensor aligned with `others`: a Parameter if it is trained, else a
+  // Constant.
   absl::StatusOr<Tensor> Materialize(size_t i, const Aligned& others);
-  // The same under these dimensions, whose product is that of the numbers.
+  // The same with these dimensions, which hold as many numbers.
   absl::StatusOr<Tensor> Materialize(size_t i, const std::vector<int64_t>& dims);
-  // Input i, known numbers, as a tensor of these dimensions, which have the batch.
+  // Input i, known numbers, as a tensor of these dimensions, which include the batch.
   absl::StatusOr<OnnxValue> Repeated(size_t i, const std::vector<int64_t>& dims);
-  // The tensor under another sample shape.
+  // The tensor with another sample shape.
   Tensor Reshaped(Tensor tensor, const Shape& to);
 
-  // A layer named after the node's output; the first error stays in the graph.
+  // Adds a layer named after the node's output; the graph keeps the first error.
   Tensor Layer(absl::string_view op, const std::vector<Tensor>& inputs,
                google::protobuf::Struct options = {});
   std::vector<Tensor> Layers(absl::string_view op, const std::vector<Tensor>& inputs,
                              google::protobuf::Struct options, size_t outputs);
-  // A parameter of a layer: its name there, the input of the node that it is made of, where it
-  // begins, and how that was made of the input.
+  // A parameter of a layer: its name there, the node's input that it comes from, its initial
+  // values, and how these were made from the input.
   struct Weight {
     std::string parameter;
     size_t input = 0;
     std::vector<float> start;
     std::string form = {};
-    // Which part of the input's numbers it is, each a parameter of its own; empty: all of them.
+    // The part of the input's numbers, if parts are parameters of their own; empty: all numbers.
     std::string part = {};
   };
-  // A layer with these parameters. Where another node trains the same inputs as the same, they
-  // share them; UNIMPLEMENTED where one trains them as something else. Inputs whose numbers are all
-  // equal say nothing of that, and are each layer's own where no others do. Rounds of a loop share
-  // all of theirs, as do layers of one node that are `same`; empty: alone.
+  // Adds a layer with these parameters. It shares them with a layer of another node that trains the
+  // same inputs as the same parameters; UNIMPLEMENTED if one trains them as others. Inputs whose
+  // numbers are all equal do not count for this: a layer with only such inputs has its own. Rounds
+  // of a loop share all parameters, as do layers of one node with the same `same` (empty: none).
   absl::StatusOr<Tensor> TrainedLayer(absl::string_view op, const std::vector<Tensor>& inputs,
                                       const google::protobuf::Struct& options,
                                       std::vector<Weight> weights, const std::string& same = "");
@@ -152,7 +153,7 @@ class OnnxNodeReader {
                                                     const std::string& same = "");
 
   void Set(OnnxValue value, int output = 0);
-  // `tensor` in the place of that of `form`.
+  // Sets the output to `form` with `tensor` in place of its tensor.
   void Set(OnnxValue form, Tensor tensor) {
     form.tensor = tensor;
     Set(std::move(form));
@@ -160,19 +161,20 @@ class OnnxNodeReader {
   const OnnxValue& out() const { return network_.values.at(node_.output(0)); }  // as set
   // Graphs within the node, and nodes that are not in the file (read_control_flow.cc).
   //
-  // Reads all that the graph's outputs need, its inputs standing for `inputs`; `part` names the
-  // graph, `round` which time it runs where it may run several. What the outputs stand for.
+  // Reads all nodes that the graph's outputs need, with `inputs` as the values of its inputs;
+  // returns the values of its outputs. `part` names the graph, `round` its run if it may run
+  // several times.
   absl::StatusOr<std::vector<OnnxValue>> ReadWithin(const onnx::GraphProto& graph,
                                                     const std::string& part,
                                                     std::optional<int64_t> round,
                                                     const std::vector<OnnxValue>& inputs);
-  // What a node of one output gives for `inputs` along the axis: Concat, Gather or Unsqueeze.
+  // The output of a Concat, Gather or Unsqueeze node of `inputs` along the axis.
   absl::StatusOr<OnnxValue> AlongAxis(const std::string& op_type, int64_t axis,
                                       const std::vector<OnnxValue>& inputs);
-  // What the graph found wrong.
+  // The graph's error.
   const absl::Status& graph_status() const { return network_.graph.status(); }
 
-  // Whether somebody reads it.
+  // Whether output i is read.
   bool HasOutput(int i) const {
     return i < node_.output_size() && scope_.wanted.contains(node_.output(i));
   }
@@ -180,7 +182,7 @@ class OnnxNodeReader {
  private:
   std::string NewName() const;
 
-  // What stands for a name of this node in every round of the loops around it.
+  // The name that stands for `name` of this node in every round of the loops around it.
   std::string Alike(const std::string& name) const {
     return scope_.alike + name.substr(scope_.prefix.size());
   }
@@ -191,24 +193,24 @@ class OnnxNodeReader {
   std::map<size_t, OnnxValue> unbatched_;  // inputs
 };
 
-// Adds the layers that compute the node and sets its outputs. Errors say what is wrong with this
-// node; the caller names it.
+// Adds the layers that compute the node and sets its outputs. Errors say what is wrong; the caller
+// adds the node's name.
 using OnnxRead = absl::Status (*)(OnnxNodeReader& r);
 
-// Reads the node, which errors name.
+// Reads the node; errors name it.
 absl::Status ReadOnnxNode(OnnxNodeReader reader);
 
 struct OnnxOp {
   const char* type;
-  size_t least_inputs;  // the first of its inputs, which no node of it lacks
+  size_t least_inputs;  // the number of first inputs that every node of the op must have
   OnnxRead read;
 };
 
-// nullptr: cannot be read.
+// nullptr: the op cannot be read.
 const OnnxOp* FindOnnxOp(absl::string_view op_type);
 std::vector<std::string> ReadableOnnxOps();
 
-// Sets what `make`, of one tensor, gives for the input, element by element.
+// Sets the output to `make` of the input's tensor; for functions element by element.
 template <typename Make>
 absl::Status SetElementwise(OnnxNodeReader& r, const Make& make) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue value, r.TensorIn(0));
@@ -217,50 +219,52 @@ absl::Status SetElementwise(OnnxNodeReader& r, const Make& make) {
   return absl::OkStatus();
 }
 
-// Sets what `make` gives for the inputs, which meet element by element: tensors of one rank whose
-// sizes are equal or 1.
+// Sets the output to `make` of the aligned inputs: tensors of one rank whose sizes are equal or 1;
+// for functions element by element.
 using MakeOfAligned = absl::FunctionRef<Tensor(const std::vector<Tensor>&)>;
 absl::Status SetBroadcast(OnnxNodeReader& r, MakeOfAligned make);
 
-// One number beside x.
+// A constant number of the rank of x.
 Tensor NumberBeside(OnnxNodeReader& r, Tensor x, double value);
 // Places `begin` to `end` of an axis of the tensor.
 Tensor Sliced(OnnxNodeReader& r, Tensor x, int axis, int64_t begin, int64_t end);
-// An axis of the tensor with so many places more, which hold `value`.
+// The tensor with `before` and `after` more places at the ends of an axis, which hold `value`.
 Tensor Padded(OnnxNodeReader& r, Tensor x, int axis, int64_t before, int64_t after, double value);
 
-// Arithmetic of numbers that are known and stay so (read_known.cc). nullopt: it is none.
+// Computes a node of untrained known numbers (read_known.cc). nullopt: the node is no such
+// arithmetic.
 std::optional<absl::Status> ReadKnown(OnnxNodeReader& r);
 absl::Status ReadTrilu(OnnxNodeReader& r);
-// How known numbers meet element by element.
+// Broadcasting of known numbers.
 struct KnownBroadcast {
   std::vector<int64_t> dims;
-  size_t size = 1;  // for a sample, where the batch is among `dims`
+  size_t size = 1;  // for one sample, if the batch is among `dims`
 
-  // Of all inputs, which are known. INVALID_ARGUMENT: sizes that are not equal or 1; UNIMPLEMENTED:
-  // more than 2^20 numbers.
+  // Broadcasts all inputs, which are known. INVALID_ARGUMENT: sizes that are not equal or 1;
+  // UNIMPLEMENTED: more than 2^20 numbers.
   static absl::StatusOr<KnownBroadcast> Of(const OnnxNodeReader& r);
-  // Where an operand has what the result has at `i`.
+  // The place in an operand that belongs to place `i` of the result.
   size_t PlaceIn(const OnnxValue& value, size_t i) const;
 };
 // Known numbers in another order of axes.
 OnnxValue TransposedKnown(OnnxValue value, const std::vector<size_t>& perm);
 // Known numbers of one kind, side by side along an axis; their other dimensions are equal.
 OnnxValue JoinedKnown(const std::vector<OnnxValue>& parts, size_t axis);
-// Those places of an axis of known numbers.
+// The given places of an axis of known numbers.
 OnnxValue TakenOfKnown(const OnnxValue& value, size_t axis, const std::vector<int64_t>& places);
 
 // Parameters as tensors without the batch (read_unbatched.cc).
 //
-// Those that products of matrices, or they and others, read in several forms, such as a matrix and
-// the same turned. Not those that layers with weights of another kind read. In the order of the
-// file.
+// The parameters that nodes, matrix products among them, read in several forms, such as a matrix
+// and its transpose. Without those that layers with weights of another kind read. Nodes come in the
+// order of the file.
 std::set<std::string> InSeveralForms(const std::vector<const onnx::NodeProto*>& nodes);
-// Makes such parameters tensors, and those of a node that reads nothing of a sample, unless it
-// moves numbers alone or has them as weights; of what is known alone the first input.
+// Makes inputs that are such parameters tensors. Does the same with those of a node that reads
+// nothing of a sample, unless the node only moves numbers or has them as weights; if all inputs are
+// known, with the first.
 absl::Status TakeParametersUnbatched(OnnxNodeReader& r);
 
-// What has graphs within (read_control_flow.cc). UNIMPLEMENTED: which of them run, or how often,
+// Nodes with graphs within (read_control_flow.cc). UNIMPLEMENTED: which graph runs, or how often,
 // depends on samples.
 absl::Status ReadIf(OnnxNodeReader& r);
 absl::Status ReadLoop(OnnxNodeReader& r);
@@ -306,7 +310,7 @@ absl::StatusOr<int64_t> IntProduct(int64_t a, int64_t b);
 absl::Status ReadOneHot(OnnxNodeReader& r);
 absl::Status ReadRange(OnnxNodeReader& r);
 
-// What is written with several of our ops (read_compositions.cc).
+// Ops made of several ops of the dense graph (read_compositions.cc).
 absl::Status ReadCelu(OnnxNodeReader& r);
 absl::Status ReadCompare(OnnxNodeReader& r);
 absl::Status ReadErfc(OnnxNodeReader& r);
@@ -328,7 +332,7 @@ absl::Status ReadSoftsign(OnnxNodeReader& r);
 absl::Status ReadSwish(OnnxNodeReader& r);
 absl::Status ReadWhere(OnnxNodeReader& r);
 
-// What only moves numbers or computes shapes (read_shapes.cc, read_gathers.cc).
+// Ops that only move numbers or compute shapes (read_shapes.cc, read_gathers.cc).
 absl::Status ReadCast(OnnxNodeReader& r);
 absl::Status ReadConcat(OnnxNodeReader& r);
 absl::Status ReadConstant(OnnxNodeReader& r);

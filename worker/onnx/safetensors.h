@@ -23,7 +23,7 @@ class SafetensorsWriter {
     std::vector<uint64_t> shape;
     uint64_t bytes = 0;  // of all elements, little-endian
   };
-  // The file is there once Finish returns, until then "<path>.tmp" is. `fs` is borrowed and
+  // The file exists once Finish returns; until then its name is "<path>.tmp". `fs` is borrowed and
   // outlives the writer.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       FileSystem& fs, const std::string& path, const std::vector<Tensor>& tensors,
@@ -33,10 +33,10 @@ class SafetensorsWriter {
   ~SafetensorsWriter();
   // The next bytes of the tensors, in their order.
   absl::Status Append(absl::string_view bytes);
-  // All bytes are durable when it returns: only their name is left for Finish. INTERNAL: more or
-  // fewer came than the tensors have.
+  // Makes all bytes durable; only the rename is left for Finish. INTERNAL: more or fewer bytes came
+  // than the tensors have.
   absl::Status Close();
-  // Closes first what is not.
+  // Gives the file its name; closes it first if need be.
   absl::Status Finish();
 
  private:

@@ -31,7 +31,7 @@ class OnnxWriter {
   static constexpr int64_t kOpset = 17;
   static constexpr int64_t kMlOpset = 3;
 
-  // `name`, or with a number behind where that is taken; takes it.
+  // Reserves and returns `name`, or if it is taken `name` with a number.
   std::string Unique(const std::string& name);
 
   // An input or an output [batch, dims] of the graph; a dimension of `axis` -1 has any size.
@@ -39,12 +39,12 @@ class OnnxWriter {
              absl::Span<const int64_t> dims);
   void Output(const std::string& name, absl::Span<const int64_t> dims);
 
-  // Constants; the names that are returned are new ones like `name`. Floats that are there under
-  // `name` already are named once more.
+  // Add constants and return their new names, which are like `name`. If the same floats exist under
+  // `name` already, Floats returns that name.
   std::string Floats(const std::string& name, absl::Span<const int64_t> dims,
                      absl::Span<const float> values);
   std::string Ints(const std::string& name, absl::Span<const int64_t> values);  // [n]
-  // Numbers that are no parameters: nodes, where the others are initializers.
+  // Adds numbers that are no parameters: as a node, where the others are initializers.
   std::string Constant(const std::string& name, absl::Span<const int64_t> dims,
                        absl::Span<const float> values);
   std::string Scalar(const std::string& name, float value) {
@@ -63,7 +63,7 @@ class OnnxWriter {
   std::string Encode(const std::string& name, const std::string& input,
                      absl::Span<const int64_t> keys, absl::Span<const int64_t> values,
                      int64_t otherwise);
-  // [1]: the batch of this run. There must be an input.
+  // [1]: the size of the run's batch. There must be an input.
   std::string Batch();
 
   // The model written so far; the writer is spent.
