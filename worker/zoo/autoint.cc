@@ -15,9 +15,9 @@ struct AttentionShape {
   std::string activation = "relu";
 };
 
-// Every field asks every field, in each head with queries, keys and values of its own; the answers
-// are added to the residual (equations 5 to 8 of the paper). x [batch, fields, dim] to [batch,
-// fields, width].
+// Every field attends to every field, in each head with queries, keys and values of its own; the
+// result is added to the residual (equations 5 to 8 of the paper). x [batch, fields, dim] to
+// [batch, fields, width].
 Tensor Attend(ModelParts& parts, const std::string& name, Tensor x, const AttentionShape& shape) {
   GraphBuilder& graph = parts.graph();
   const auto linear = [&](const std::string& what) {

@@ -9,8 +9,8 @@ struct Auxiliary {
   ModelParts::Behaviour negative;
 };
 
-// Options: auxiliary, the loss's weight; auxiliary_hidden, layers of the network that scores; those
-// of ReadNegatives.
+// Options: auxiliary, the loss's weight; auxiliary_hidden, layers of the scoring network; those of
+// ReadNegatives.
 Auxiliary ReadAuxiliary(ModelParts& parts, const ModelParts::Behaviour& of) {
   Auxiliary auxiliary;
   auxiliary.weight = parts.options().Number("auxiliary", 0, 0, 1e6);
@@ -29,8 +29,7 @@ Tensor Places(ModelParts& parts, const std::string& name, Tensor x, int64_t from
       Options().Set("start", static_cast<double>(from)).Set("end", static_cast<double>(to)));
 }
 
-// How near states are to the behaviours beside them, [batch, n, 1]: their dot product, of a linear
-// map of the state where it is not as wide.
+// The dot products of states and the behaviours beside them, [batch, n, 1].
 Tensor Near(ModelParts& parts, const std::string& name, Tensor states, Tensor behaviours) {
   return parts.graph().Add(name, "ReduceSum",
                            {parts.graph().Add(name + "/product", "Mul", {states, behaviours})},
@@ -40,9 +39,9 @@ Tensor Near(ModelParts& parts, const std::string& name, Tensor states, Tensor be
 // Section 4.2, equations 6 and 7: the state h_t tells the behaviour that followed, e_{t+1}, from
 // one that did not, n_{t+1}:
 //   L_aux = -1/N sum_i sum_t log sigmoid(s(h_t, e_{t+1})) + log(1 - sigmoid(s(h_t, n_{t+1})))
-// of the places t + 1 that both sequences have. s is the dot product, or with auxiliary_hidden a
-// network over the two side by side, as in the authors' code. n is a column of the data or else
-// what another sample of the batch did at that place.
+// over the places t + 1 that both sequences have. s is the dot product, or with auxiliary_hidden a
+// network over the two side by side, as in the authors' code. n is a column of the data, else the
+// behaviour of another sample of the batch at that place.
 void AddAuxiliaryLoss(ModelParts& parts, const ModelParts::Behaviour& of, Auxiliary auxiliary,
                       Tensor interests) {
   GraphBuilder& graph = parts.graph();
@@ -90,10 +89,10 @@ void AddAuxiliaryLoss(ModelParts& parts, const ModelParts::Behaviour& of, Auxili
 
 // Deep interest evolution network (Zhou et al. 2019, arXiv:1809.03672): a GRU makes interests of
 // behaviours (section 4.2), attention says how near each is to the target (equation 5), and a
-// second GRU whose update gates that attention scales, AUGRU, follows how they evolve (section
-// 4.3); a deep network reads all features and where it ends. Options: sequence and target
-// (ReadBehaviour); units, of the first GRU (0: as wide as a behaviour) and evolution, of the second
-// (0: as many); those of the MLP ([200, 80], dice); classes; those of ReadAuxiliary.
+// second GRU, AUGRU, whose update gates are scaled by that attention, follows how they evolve
+// (section 4.3); a deep network reads all features and AUGRU's last state. Options: sequence and
+// target (ReadBehaviour); units, of the first GRU (0: as wide as a behaviour) and evolution, of the
+// second (0: as many); those of the MLP ([200, 80], dice); classes; those of ReadAuxiliary.
 Tensor BuildDien(ModelParts& parts) {
   GraphBuilder& graph = parts.graph();
   const ModelParts::Behaviour of = parts.ReadBehaviour();

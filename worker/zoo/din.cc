@@ -3,9 +3,10 @@
 namespace tessera::worker {
 namespace {
 
-// The local activation unit (Zhou et al. 2018, section 4.3): of the target and each behaviour, of
-// both side by side with their difference and product, a network makes a weight, and the behaviours
-// are summed by their weights. Without a softmax, as in the paper, the weights keep their strength.
+// The local activation unit (Zhou et al. 2018, section 4.3): for each behaviour a network reads
+// target and behaviour side by side with their difference and product and computes a weight; the
+// behaviours are summed by their weights. Without a softmax, as in the paper, the weights keep
+// their strength.
 Tensor Attend(ModelParts& parts, const ModelParts::Behaviour& of, const ModelParts::MlpShape& shape,
               bool softmax) {
   GraphBuilder& graph = parts.graph();
@@ -34,9 +35,9 @@ Tensor Attend(ModelParts& parts, const ModelParts::Behaviour& of, const ModelPar
 }  // namespace
 
 // Deep interest network (Zhou et al. 2018, arXiv:1706.06978): a deep network over all features and
-// the behaviours as the target looks at them. Options: sequence and target (ReadBehaviour);
-// attention, the layers of its activation unit ([80, 40]); attention_activation (sigmoid);
-// attention_softmax (false); those of the MLP ([200, 80], dice); classes.
+// the behaviours weighted by the target. Options: sequence and target (ReadBehaviour); attention,
+// the layers of its activation unit ([80, 40]); attention_activation (sigmoid); attention_softmax
+// (false); those of the MLP ([200, 80], dice); classes.
 Tensor BuildDin(ModelParts& parts) {
   const ModelParts::Behaviour behaviour = parts.ReadBehaviour();
   const ModelParts::MlpShape shape = parts.ReadMlp({{200, 80}, "dice", false, 0});

@@ -38,8 +38,8 @@ Tensor Regulate(ModelParts& parts, const std::string& name, Tensor x, const Gate
 
 // EDCN (Chen et al. 2021, "Enhancing Explicit and Implicit Feature Interactions via Information
 // Sharing for Parallel Deep CTR Models", CIKM): DCN whose cross and deep layers meet in a bridge
-// after each layer and take their parts of it through gates over fields. Options: cross_layers (3);
-// bridge, hadamard or add (hadamard); regulation (true), its temperature (1) and
+// after each layer; each side takes its input from the bridge through gates over fields. Options:
+// cross_layers (3); bridge, hadamard or add (hadamard); regulation (true), its temperature (1) and
 // gate_batch_norm, behind the gates (batch_norm); activation, batch_norm (false), dropout (0) of
 // the deep layers, which are as wide as all fields; linear_table names a table that is left out.
 Tensor BuildEdcn(ModelParts& parts) {

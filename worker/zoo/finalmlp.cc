@@ -6,8 +6,8 @@
 namespace tessera::worker {
 namespace {
 
-// What steers the gates (equations 4 and 5 of the paper): the rows of the tables that gate1_table
-// and gate2_table name, of the columns that have them, else trained vectors.
+// The contexts of the gates (equations 4 and 5 of the paper): the rows of the tables gate1_table
+// and gate2_table, else trained vectors.
 std::vector<Tensor> ReadContexts(ModelParts& parts, bool gates) {
   std::vector<Tensor> contexts;
   for (const std::string name : {"gate1", "gate2"}) {
@@ -78,7 +78,7 @@ Tensor BuildFinalMlp(ModelParts& parts) {
   const std::vector<Tensor> x =
       graph.AddNamed("fusion/heads", "Split", {streams[0]},
                      Options().Set("num_outputs", static_cast<double>(heads)), names);
-  // The weights of all heads make one sum: they start as Xavier would have it for as many inputs.
+  // The weights of all heads form one sum, so they start as Xavier initialises that many inputs.
   const int64_t from = parts.Size(streams[0], 0) / heads;
   const double gain =
       std::sqrt(static_cast<double>(from + width) / static_cast<double>(heads * from * width + 1));

@@ -4,8 +4,9 @@
 namespace tessera::worker {
 namespace {
 
-// A block of factorized interaction layers (equation 4 of the paper): of the two halves of a linear
-// map, h1 + h1 * h2 or, where `concat` is set, h1 and h1 * h2 side by side, each half as wide.
+// A block of factorized interaction layers (equation 4 of the paper): with the two halves h1 and h2
+// of a linear map it gives h1 + h1 * h2 or, if `concat` is set, h1 and h1 * h2 side by side, each
+// half as wide.
 Tensor Block(ModelParts& parts, const std::string& name, Tensor x,
              const ModelParts::MlpShape& shape, bool concat) {
   GraphBuilder& graph = parts.graph();
@@ -24,7 +25,7 @@ Tensor Block(ModelParts& parts, const std::string& name, Tensor x,
   return x;
 }
 
-// Fields, and beside them fields that are gated by a linear map over fields that starts as 1.
+// The fields, and beside them the fields gated by a linear map over fields; the gates start as 1.
 Tensor GateFields(ModelParts& parts, Tensor fields) {
   GraphBuilder& graph = parts.graph();
   const auto turned = [&](const std::string& name, Tensor x) {
@@ -39,8 +40,9 @@ Tensor GateFields(ModelParts& parts, Tensor fields) {
   return graph.Add("gate/fields", "Concat", {fields, gated}, Options().Set("axis", 1.0));
 }
 
-// The paper's self-distillation: each block also learns the prediction of both, p, as if it were
-// the label, and p learns nothing from it. With a block's logit z, its share of a sample's loss is
+// The paper's self-distillation: each block also learns the prediction p of both blocks as if p
+// were the label; p gets no gradient from this. With a block's logit z, its share of a sample's
+// loss is
 //   -p log sigmoid(z) - (1 - p) log(1 - sigmoid(z)) = softplus(z) - p z.
 void AddMutualLoss(ModelParts& parts, Tensor logit, const std::vector<Tensor>& blocks,
                    double weight) {

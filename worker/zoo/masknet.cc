@@ -13,8 +13,8 @@ struct BlockShape {
   std::string activation = "relu";
 };
 
-// A mask block (equations 5 to 10 of the paper): a mask made of the embeddings multiplies `x`
-// before its layer of `units`.
+// A mask block (equations 5 to 10 of the paper): a mask computed from the embeddings multiplies `x`
+// before the block's layer of `units`.
 Tensor MaskBlock(ModelParts& parts, const std::string& name, Tensor embeddings, Tensor x,
                  int64_t units, const BlockShape& shape) {
   GraphBuilder& graph = parts.graph();

@@ -205,7 +205,7 @@ const ModelInputs::Sequence* ModelParts::FindSequence(const std::string& option,
 }
 
 ModelParts::Behaviour ModelParts::ReadBehaviour() {
-  LinearTable();  // Its option is read whatever goes wrong here.
+  LinearTable();  // Reads its option even after an error here.
   const std::vector<std::string> sequences = options_.Texts("sequence");
   const std::vector<std::string> targets = options_.Texts("target");
   Behaviour out;

@@ -12,9 +12,9 @@
 
 namespace tessera::worker {
 
-// What the models of the zoo have in common. Options are read by name as parts ask for them; an
-// error goes to the builder and leaves the tensors that follow meaningless, so a model is written
-// without checks. Lives while one model is built.
+// Parts that the models of the zoo share. Each part reads its options by name. An error goes to the
+// builder, and later tensors are meaningless then, so models need no checks. Lives while one model
+// is built.
 class ModelParts {
  public:
   ModelParts(const v1::ModelSpec& model, const ModelInputs& inputs, OptionReader& options,
@@ -23,20 +23,21 @@ class ModelParts {
   GraphBuilder& graph() { return graph_; }
   OptionReader& options() { return options_; }
 
-  // Sum over fields of the rows of the linear table, of dim 1, plus a bias, plus a linear map of
-  // the dense features where there are any: [batch, 1].
-  //   linear_table  its name ("linear"); may be missing where the data has no sparse columns
+  // The sum over fields of the rows of the linear table, which has dim 1, plus a bias, plus a
+  // linear map of the dense features if there are any: [batch, 1].
+  //   linear_table  its name ("linear"); may be missing if the data has no sparse columns
   Tensor Linear();
-  // Field vectors of all tables but the linear one, [batch, fields, dim]; they need one dim.
+  // Field vectors of all tables but the linear one, [batch, fields, dim]; the tables must have one
+  // dim.
   Tensor FieldVectors();
-  // The same and, for each dense feature, a trained vector times the feature (as AutoInt does, Song
-  // et al. 2019, equation 5): for models that know nothing but fields.
+  // FieldVectors and, for each dense feature, a trained vector times the feature (as in AutoInt,
+  // Song et al. 2019, equation 5): for models that read fields only.
   Tensor AllFieldVectors();
   // The rows of all tables but the linear one flattened, whatever their dims, and the dense
   // features: [batch, n].
   Tensor Features();
-  // Leaves a table out of the three above from here on and returns its rows, flattened. It must be
-  // there; `option` names it in the options. May be taken again.
+  // Returns the rows of the table that the option `option` names, flattened, and leaves the table
+  // out of the three above from here on. The table must exist; it may be taken again.
   Tensor TakeTable(const std::string& option, const std::string& by_default);
 
   struct MlpShape {
@@ -55,29 +56,29 @@ class ModelParts {
   std::vector<int64_t> Widths(const std::string& name, const std::vector<int64_t>& by_default);
   // The hidden layers, NAME/1/linear and so on: each Gemm, BatchNormalization, activation, Dropout.
   Tensor Hidden(const std::string& name, Tensor x, const MlpShape& shape);
-  // What follows the Gemm of a layer.
+  // The parts of a hidden layer after its Gemm.
   Tensor Activate(const std::string& layer, Tensor x, const MlpShape& shape);
   Tensor Drop(const std::string& layer, Tensor x, double dropout);
   Tensor Linear(const std::string& name, Tensor x, int64_t units, bool bias = true);
   // Hidden layers and a Gemm to [batch, 1], named mlp/...; options those of ReadMlp.
   Tensor Mlp(Tensor input);
 
-  // Those of model.tasks, for models of several; an error where there are none.
+  // The tasks of model.tasks, for models of several; an error if there are none.
   struct Task {
     std::string name;
-    bool classes = false;  // its loss is one of classes
+    bool classes = false;  // its loss is softmax_cross_entropy
   };
   std::vector<Task> Tasks();
-  // The tensor named like the task: a Gemm to [batch, 1], or with classes [batch, `classes`], an
-  // option.
+  // Adds the tensor named like the task: a Gemm to [batch, 1], or for a task of classes to [batch,
+  // `classes`] (an option).
   void TaskLogit(const Task& task, Tensor x);
-  // A Gemm to the logits of the one task, [batch, 1] or, with option classes (1), as many.
+  // A Gemm to the logits of the only task, [batch, classes]; option classes (1).
   Tensor Logit(const std::string& name, Tensor x);
 
   // Sequences and the candidate that they are compared with, for models of behaviour. Options:
-  // sequence, the columns whose pooling is sequence, and target, the column that each is compared
-  // with, in the same table. Several are put side by side; they have one max_length, and places of
-  // one sample belong together, so that the first one's length is that of all.
+  // sequence, columns whose pooling is sequence, and target, for each of them the column that it is
+  // compared with, in the same table. Several sequences are put side by side. They have one
+  // max_length and their places belong together, so the first sequence's length is that of all.
   struct Behaviour {
     Tensor target;                         // [batch, d]
     Tensor sequence;                       // [batch, T, d]
@@ -86,17 +87,18 @@ class ModelParts {
     std::vector<std::string> tables = {};  // of each sequence
   };
   Behaviour ReadBehaviour();
-  // What did not happen, place by place: sequence and length alone. Option: negative, as many
-  // columns as `sequence`, alike in all and in the same tables; none: length.index is -1.
+  // Behaviour that did not happen, place by place; only sequence and length are set. Option:
+  // negative, as many columns as `sequence`, of the same tables and max_length. Without it
+  // length.index is -1.
   Behaviour ReadNegatives(const Behaviour& of);
-  // `valid` in the places of the sequence, `padding` behind them: [batch, T, 1].
+  // [batch, T, 1]: `valid` in the places of the sequence, `padding` behind them.
   Tensor Mask(const std::string& name, const Behaviour& of, double valid, double padding);
 
   // A cross layer of DCN (Wang et al. 2017, arXiv:1708.05123, equation 3): x0 (x^T w) + b + x.
   Tensor Cross(const std::string& name, Tensor x0, Tensor x);
-  // Side by side, along the last axis.
+  // The parts side by side along the last axis.
   Tensor Concat(const std::string& name, const std::vector<Tensor>& parts);
-  // The sum; one part is itself.
+  // The sum of the parts; a single part is returned as it is.
   Tensor Sum(const std::string& name, const std::vector<Tensor>& parts);
   int64_t Size(Tensor x, size_t axis);  // axis 0 is the one after the batch
 
@@ -105,8 +107,8 @@ class ModelParts {
  private:
   const std::string& LinearTable();
   std::vector<const ModelInputs::Table*> EmbeddingTables();
-  // The column that the option names, whose pooling must be sequence and max_length `places` (0:
-  // any); else nullptr and an error.
+  // The column that the option names. nullptr and an error unless its pooling is sequence and its
+  // max_length `places` (0: any).
   const ModelInputs::Sequence* FindSequence(const std::string& option, const std::string& column,
                                             int64_t places);
 

@@ -5,8 +5,8 @@
 
 namespace tessera::worker {
 
-// One per file, named after it: reads its options and returns the logits [batch, 1]; those of
-// several tasks leave them in the tensors named like the tasks.
+// One model per file, named after it: reads its options and returns the logits [batch, 1]. A model
+// of several tasks leaves them in tensors named like the tasks.
 Tensor BuildAfm(ModelParts& parts);
 Tensor BuildAfn(ModelParts& parts);
 Tensor BuildAutoInt(ModelParts& parts);

@@ -12,7 +12,7 @@ struct ZooEntry {
   Tensor (*build)(ModelParts& parts);
 };
 
-// Sorted. What a new one needs: README.md.
+// Sorted by name. To add a model: README.md.
 const ZooEntry kZoo[] = {
     {"afm", &BuildAfm},
     {"afn", &BuildAfn},
@@ -47,7 +47,7 @@ Tensor BuildZooModel(const v1::ModelSpec& model, const ModelInputs& inputs, Grap
     OptionReader options(model.options(), "model.options");
     ModelParts parts(model, inputs, options, graph);
     const Tensor output = entry.build(parts);
-    // A wrong option comes before what it led to.
+    // An error of an option comes before errors that it caused.
     if (const absl::Status read = options.Finish(); !read.ok()) graph.Replace(read);
     return output;
   }

@@ -10,11 +10,11 @@
 namespace tessera::worker {
 
 // Adds the zoo model that `model.name` names to the graph, whose inputs are "dense" and the tables,
-// and returns its logits. Errors go to the builder; those of options begin with
+// and returns its logits. Errors go to the builder; errors of options begin with
 // "model.options.NAME: ".
 Tensor BuildZooModel(const v1::ModelSpec& model, const ModelInputs& inputs, GraphBuilder& graph);
 
-// Sorted, for lists and messages.
+// All models' names, sorted, for lists and messages.
 std::vector<std::string> ZooModelNames();
 
 }  // namespace tessera::worker
