@@ -30,13 +30,13 @@ absl::Status CheckAttributes(const onnx::NodeProto& node, const onnx::OpSchema& 
   for (const onnx::AttributeProto& attribute : node.attribute()) {
     const auto found = schema.attributes().find(attribute.name());
     if (found == schema.attributes().end()) {
-      // Names that begin so are exporters' own notes.
+      // Names with this beginning are exporters' own notes.
       if (!all_are_known || absl::StartsWith(attribute.name(), "__")) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("\"", attribute.name(), "\" is none of its attributes; ",
                        known.empty() ? "it has none" : SuggestName(attribute.name(), known)));
     }
-    // Files of the first version of the format do not say it.
+    // Files of the format's first version lack the type.
     const Type type = attribute.type();
     if (type == onnx::AttributeProto::UNDEFINED || type == found->second.type) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -57,7 +57,7 @@ absl::Status CheckAttributes(const onnx::NodeProto& node, const onnx::OpSchema& 
 }  // namespace
 
 absl::Status CheckNamesMadeOnce(const onnx::GraphProto& graph) {
-  std::map<std::string, std::string> made;  // by name, by what
+  std::map<std::string, std::string> made;  // name -> what makes it
   for (const onnx::TensorProto& tensor : graph.initializer()) {
     if (made.emplace(tensor.name(), "an initializer").second) continue;
     return absl::InvalidArgumentError(

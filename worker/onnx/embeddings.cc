@@ -55,7 +55,7 @@ std::string Dense(const v1::JobSpec& spec, OnnxWriter& onnx) {
   return onnx.Value(kDenseInput, "Concat", columns, {{"axis", int64_t{1}}});
 }
 
-// The rows of one column's ids [batch, ids, dim], times their weights where the data has such.
+// The rows of one column's ids [batch, ids, dim], times their weights if the data has any.
 std::string Weighted(const v1::JobSpec& spec, const v1::ColumnSpec& column, const std::string& rows,
                      OnnxWriter& onnx) {
   if (spec.data().format() != v1::LIBSVM) return rows;
@@ -84,7 +84,7 @@ std::string Pool(const v1::ColumnSpec& column, const std::string& rows, OnnxWrit
   const std::string name = rows + "/pooled";
   const std::string axis = onnx.Ints(name + "/axis", kFields);
   if (column.pooling() == v1::MAX) {
-    // Where there is no id no row counts; without any, zeros.
+    // Rows of places without an id do not count; a sample without ids gets zeros.
     const std::string here =
         onnx.Value(name, "Unsqueeze", {IsId(column, onnx), onnx.Ints(name + "/last", {2})});
     const std::string lowest = onnx.Scalar(name + "/lowest", -3.402823466e38f);
@@ -96,15 +96,15 @@ std::string Pool(const v1::ColumnSpec& column, const std::string& rows, OnnxWrit
   }
   const std::string sum = onnx.Value(name, "ReduceSum", {rows, axis});
   if (column.pooling() == v1::SUM || column.pooling() == v1::POOLING_UNSPECIFIED) return sum;
-  // By the number of ids, or its root; nothing by 1.
+  // Divides by the number of ids or its root, at least 1.
   std::string count = onnx.Value(name, "Max", {Count(column, onnx), onnx.Scalar(name + "/one", 1)});
   if (column.pooling() == v1::SQRTN) count = onnx.Value(name, "Sqrt", {count});
   const std::string divisor = onnx.Value(name, "Unsqueeze", {count, axis});  // [batch, 1, 1]
   return onnx.Value(name, "Div", {sum, divisor});
 }
 
-// A table in the file: [rows + 2, dim], its rows, then what a key without a row gives, then the
-// zeros of no id; and the places of keys in it.
+// A table in the file, [rows + 2, dim]: its rows, then the row for unknown keys, then zeros for no
+// id; and the places of keys in it.
 class Inlined {
  public:
   Inlined(const v1::TableSpec& table, const InlineTable& rows, OnnxWriter& onnx)
@@ -197,7 +197,7 @@ bool Reads(const Model::Input& input, const v1::ColumnSpec& column) {
          std::find(names.begin(), names.end(), input.table) != names.end();
 }
 
-// What the outputs depend on; the rest is for losses of training.
+// Inputs that the outputs need; others are for losses of training.
 std::vector<Model::Input> InputsOfOutputs(const Model& model) {
   std::vector<Model::Input> inputs(model.inputs().begin(), model.inputs().end());
   std::erase_if(inputs, [&](const Model::Input& input) {

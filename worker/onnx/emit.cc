@@ -58,7 +58,7 @@ namespace {
 // Ops without options that ONNX has under the same name.
 void Same(Emission& e) { e.Last(e.node.op_name, e.in); }
 
-// Those whose one option is alpha.
+// Ops whose only option is alpha.
 template <int kPercent>
 void WithAlpha(Emission& e) {
   const double alpha = e.options.Number("alpha", kPercent / 100.0, -1e6, 1e6);
@@ -97,7 +97,7 @@ void Add(Emission& e) { e.Last(e.in.size() == 2 ? "Add" : "Sum", e.in); }
 
 void Bias(Emission& e) { e.Last("Add", {e.in[0], e.Weight("bias")}); }
 
-// ONNX's Gemm takes matrices alone; MatMul takes the rest, with the weight as [in, units].
+// ONNX's Gemm takes matrices only; other inputs go to MatMul, with the weight as [in, units].
 void Gemm(Emission& e) {
   const bool bias = e.spec("bias") != nullptr;
   if (e.in_shape(0).rank() == 1) {
@@ -124,7 +124,7 @@ std::vector<int64_t> LastWithFirst(size_t rank) {
   return perm;
 }
 
-// Ours are the features of the last axis, ONNX's those of axis 1.
+// The dense graph's features are the last axis, ONNX's are axis 1.
 void BatchNormalization(Emission& e) {
   const float epsilon = static_cast<float>(e.options.Number("epsilon", 1e-5, 1e-12, 1));
   const float momentum = static_cast<float>(1 - e.options.Number("momentum", 0.1, 0, 1));
@@ -141,7 +141,7 @@ void BatchNormalization(Emission& e) {
   e.Last("Transpose", {y}, {{"perm", perm}});
 }
 
-// ONNX's scale has the axes that are normalised, ours may have more before them.
+// ONNX's scale has the normalised axes; the dense graph's may have more before them.
 void LayerNormalization(Emission& e) {
   const float epsilon = static_cast<float>(e.options.Number("epsilon", 1e-5, 1e-12, 1));
   if (e.spec("weight")->shape.size() == 1) {
@@ -237,7 +237,7 @@ void Transpose(Emission& e) {
   e.Last("Transpose", e.in, {{"perm", e.options.Ints("perm", {}, 0, 8)}});
 }
 
-// Its condition is of truth values.
+// ONNX's condition has truth values.
 void Where(Emission& e) {
   const std::string condition =
       e.Value("Cast", {e.in[0]}, {{"to", int64_t{onnx::TensorProto::BOOL}}});

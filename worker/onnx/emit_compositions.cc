@@ -1,4 +1,4 @@
-// What ONNX has no op for, as graphs of standard ops. Formulas and shapes: worker/dense/ops/*.cc.
+// Ops that ONNX lacks, as graphs of standard ops. Formulas and shapes: worker/dense/ops/*.cc.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -164,7 +164,7 @@ void EmitConstant(Emission& e) {
   ForAll(e, e.onnx.Constant(absl::StrCat(e.node.name, "/value"), OfOneSample(e), value));
 }
 
-// Whoever runs a batch of one gets zeros here too.
+// A batch of one gets zeros here too.
 void EmitRollBatch(Emission& e) {
   const std::string batch = e.onnx.Batch(), axis = e.Ints("axis", {0});
   const std::string half = e.Value("Div", {batch, e.Ints("two", {2})});

@@ -18,7 +18,7 @@ std::string WithinLength(Emission& e, const std::string& length, int64_t size) {
   return e.Value("LessOrEqual", {known, column});
 }
 
-// `count` rows of a parameter from row `begin` on, rows of `width`, under other dims.
+// `count` rows of `width` of a parameter, from row `begin` on, with other dims.
 std::string Rows(Emission& e, const char* name, int64_t begin, int64_t count, int64_t width,
                  const std::vector<int64_t>& dims) {
   return e.onnx.Floats(absl::StrCat(e.node.name, "/", name), dims,
@@ -36,8 +36,9 @@ void EmitSequenceMask(Emission& e) {
                    e.Scalar("padding", static_cast<float>(padding))});
 }
 
-// Runtimes do not have ONNX's own yet. A mask is added before the softmax, so that what is hidden
-// gets nothing, and multiplied behind it, so that where all is hidden nothing gets anything.
+// Runtimes do not have ONNX's own Attention yet. A mask is added before the softmax, so that hidden
+// keys get no weight, and multiplied after it, so that a query whose keys are all hidden gives
+// zeros.
 void EmitAttention(Emission& e) {
   const int64_t heads = e.options.Int("heads", 1, 1, 1 << 10);
   const int64_t queries = e.in_shape(0).dim(0), keys = e.in_shape(1).dim(0);
@@ -80,7 +81,8 @@ void EmitAttention(Emission& e) {
                      e.Ints("joined", {0, queries, heads * value_dim})});
 }
 
-// ONNX's have the places before the batch, an axis of directions, and lengths as whole numbers.
+// ONNX's recurrences have the places before the batch, an axis of directions, and lengths as whole
+// numbers.
 void EmitRecurrence(Emission& e) {
   const std::string& op = e.node.op_name;
   const int64_t gates = e.spec("weight")->shape[0];
@@ -102,7 +104,7 @@ void EmitRecurrence(Emission& e) {
   std::vector<std::string> outputs = {e.onnx.Unique(e.node.name + "/states"),
                                       e.onnx.Unique(e.node.name + "/state")};
   if (e.out.size() > 1) outputs.push_back(e.onnx.Unique(e.node.name + "/memory"));
-  // Of a GRU: the reset gate is multiplied behind the recurrence, as in PyTorch.
+  // GRU: the reset gate multiplies after the recurrence, as in PyTorch.
   if (op == "GRU") {
     e.onnx.Node(op, inputs, outputs, {{"hidden_size", units}, {"linear_before_reset", int64_t{1}}});
   } else {
@@ -119,7 +121,7 @@ void EmitRecurrence(Emission& e) {
   e.onnx.Node("Transpose", {e.Value("Squeeze", {outputs[0], first})}, {e.out[0]}, {{"perm", turn}});
 }
 
-// Place after place, as ONNX has no such cell.
+// Unrolled place after place, because ONNX has no such cell.
 void EmitAugru(Emission& e) {
   const int64_t places = e.in_shape(0).dim(0), in = e.in_shape(0).dim(1);
   const int64_t units = e.out_shape(0).last();
@@ -162,7 +164,7 @@ void EmitAugru(Emission& e) {
       states.push_back(next);
       continue;
     }
-    // Behind the length the state stays, and what is given of it is 0.
+    // Behind the length the state stays as it is, and the output is 0.
     const std::string here = place(within, t);
     states.push_back(e.Value("Where", {here, next, zero}));
     state = e.Value("Where", {here, next, state});

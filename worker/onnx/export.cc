@@ -11,7 +11,7 @@
 namespace tessera::worker {
 namespace {
 
-// Writes what is made of a task's output, which has the name `raw`, [batch, width].
+// Writes the file's outputs that are computed from a task's output `raw`, [batch, width].
 void WriteOutputs(const JobTask& task, const std::string& raw, int64_t width,
                   const std::string& prediction, OnnxWriter& onnx) {
   const math::Outputs kind = OutputsOf(task.loss);

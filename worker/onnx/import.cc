@@ -24,7 +24,7 @@ namespace {
 
 using Values = std::map<std::string, OnnxValue>;
 
-// The names of the file's inputs in the job, where model.options.inputs gives them.
+// The job's names for the file's inputs that model.options.inputs renames.
 absl::StatusOr<std::map<std::string, std::string>> InputNamesOf(const v1::ModelSpec& model) {
   std::map<std::string, std::string> names;
   for (const auto& [option, value] : model.options().fields()) {
@@ -45,10 +45,10 @@ absl::StatusOr<std::map<std::string, std::string>> InputNamesOf(const v1::ModelS
   return names;
 }
 
-// A tensor to end at.
+// A tensor of the file that a loss reads.
 struct Target {
   std::string name;
-  std::string option;  // of the job, that names it
+  std::string option;  // the job's field that names it
   v1::Loss loss;
 };
 
@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<Target>> TargetsOf(const v1::ModelSpec& model,
                                                  "); name one in model.output"));
 }
 
-// Each is made by a node.
+// Checks that a node makes each of them.
 absl::Status CheckTargets(const std::vector<Target>& targets, const onnx::GraphProto& graph) {
   std::vector<std::string> known;
   for (const onnx::NodeProto& node : graph.node()) {
@@ -86,7 +86,7 @@ absl::Status CheckTargets(const std::vector<Target>& targets, const onnx::GraphP
   return absl::OkStatus();
 }
 
-// Losses of logits do not read what a Sigmoid or Softmax makes, however it was moved since.
+// Losses of logits must not read the result of a Sigmoid or Softmax, even if it was moved since.
 absl::Status CheckLogits(const Target& target, const std::vector<const onnx::NodeProto*>& nodes) {
   static const auto* const moves = new std::set<std::string>{
       "Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
@@ -124,7 +124,7 @@ absl::Status CheckOps(const std::vector<const onnx::NodeProto*>& nodes) {
                    ". Known are ", absl::StrJoin(ReadableOnnxOps(), ", ")));
 }
 
-// The declared dimensions after the batch, as far as they are numbers, are those of the tensor.
+// Checks that declared dimensions after the batch, if they are numbers, are those of the tensor.
 absl::Status CheckInput(const onnx::ValueInfoProto& input, const Shape& found) {
   const auto& type = input.type().tensor_type();
   if (type.elem_type() != onnx::TensorProto::FLOAT) {
@@ -148,7 +148,7 @@ absl::Status CheckInput(const onnx::ValueInfoProto& input, const Shape& found) {
                    "] in the file, the job's data gives ", found.ToString()));
 }
 
-// `outputs` are what the nodes are needed for.
+// `outputs`: the names that the nodes are needed for.
 absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
                         const onnx::ModelProto& whole,
                         const std::vector<const onnx::NodeProto*>& nodes,
@@ -179,7 +179,7 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
       return absl::InvalidArgumentError(
           absl::StrCat("initializer \"", tensor.name(), "\" has NaN among its numbers"));
     }
-    // Nobody trains a mask of infinities, either.
+    // A mask of infinities is not trained either.
     value.trained = value.kind == OnnxValue::Kind::kFloats &&
                     with_gradient.contains(tensor.name()) &&
                     !IsOfCode(value, tensor.name(), whole.producer_name()) &&
@@ -187,7 +187,7 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
                                 [](float number) { return std::isfinite(number); });
     value.source = tensor.name();
     value.read_once = value.trained && read[tensor.name()] == 1;
-    // Exporters merge what is equal, such as ones that layers begin with.
+    // Exporters merge equal initializers, such as the ones that layers begin with.
     value.in_forms = value.trained && several.contains(tensor.name()) &&
                      value.floats.size() <= OnnxNodeReader::kMostUnbatched &&
                      std::adjacent_find(value.floats.begin(), value.floats.end(),

@@ -20,9 +20,10 @@ inline constexpr char kOnnxModel[] = "onnx";
 //
 // The file's inputs have the names that `layers` may read; model.options.inputs renames them:
 //   options: {inputs: {numeric: dense, user_vector: user.embedding}}
-// Initializers become parameters; layers that use one in the same way share it. Numbers of a
-// Constant node or of an initializer without dimensions are not trained. But weights of matrices,
-// normalisations and slopes are parameters wherever the file has them.
+// Initializers become parameters, except those that no gradient reaches, that hold infinities or
+// that stand in the network's code (initializers.h); layers that use one in the same way share it.
+// Numbers of a Constant node are not trained. But weights of matrices, normalisations and slopes
+// are parameters wherever the file has them.
 //
 // Errors go to the builder and begin with "model.onnx_file". UNIMPLEMENTED names every op that
 // cannot be read.

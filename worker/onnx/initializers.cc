@@ -10,7 +10,7 @@
 namespace tessera::worker {
 namespace {
 
-// Whether what the node gives has a gradient to its input.
+// Whether a gradient passes from the node's output to its input.
 bool PassesGradient(const onnx::NodeProto& node, int input) {
   static const auto* const none = new std::set<std::string>{"And",
                                                             "Ceil",
@@ -32,7 +32,7 @@ bool PassesGradient(const onnx::NodeProto& node, int input) {
                                                             "Shape",
                                                             "Sign",
                                                             "Size"};
-  // What comes after the first input says how.
+  // Inputs after the first only say how, and get no gradient.
   static const auto* const first = new std::set<std::string>{"Clip", "Dropout", "Pad", "Pow"};
   const std::string& op = node.op_type();
   if (op == "Where") return input > 0;
@@ -43,7 +43,7 @@ bool PassesGradient(const onnx::NodeProto& node, int input) {
   return !none->contains(op) && !(first->contains(op) && input > 0);
 }
 
-// Without the number that tells those of one name apart.
+// The name without the number that exporters append to equal names.
 absl::string_view WithoutNumber(absl::string_view name) {
   const absl::string_view whole = name;
   while (!name.empty() && absl::ascii_isdigit(static_cast<unsigned char>(name.back()))) {
@@ -84,7 +84,7 @@ bool IsOfCode(const OnnxValue& value, absl::string_view name, absl::string_view 
     return true;
   }
   if (!value.dims.empty()) return false;
-  // Variables of TensorFlow are what is read as such.
+  // TensorFlow's variables are those that are read as variables.
   if (producer == "tf2onnx") return !absl::StrContains(name, "ReadVariableOp");
   // Arguments of PyTorch's functions, and what its older exporter folds.
   return absl::EndsWith(name, "_cast") || absl::StartsWith(name, "onnx::");

@@ -30,7 +30,7 @@ bool OnlyMoves(const std::vector<const onnx::NodeProto*>& nodes) {
                      [](const onnx::NodeProto* node) { return ops->contains(node->op_type()); });
 }
 
-// Reads nodes with every number's place in place of the number.
+// Runs nodes on each number's place instead of the number.
 class Places {
  public:
   Places(const onnx::GraphProto& file, int64_t opset, GraphBuilder& builder)
@@ -38,7 +38,7 @@ class Places {
     for (const onnx::TensorProto& tensor : file.initializer()) tensors_[tensor.name()] = &tensor;
   }
 
-  // Whether the name is of numbers of parameters, moved.
+  // Whether the name stands for moved numbers of parameters.
   bool Has(const std::string& name) const { return moved_.contains(name); }
   const OnnxValue& Of(const std::string& name) const { return network_.values.at(name); }
   bool Made(const onnx::NodeProto* node) const { return made_.contains(node); }
@@ -100,7 +100,7 @@ void JoinRecurrentWeights(onnx::GraphProto& file, int64_t opset, GraphBuilder& b
   for (const onnx::NodeProto& node : file.node()) nodes.push_back(&node);
   nodes = WithThoseWithin(nodes);
   Places places(file, opset, builder);
-  // What is made of the same numbers in the same order is one weight: its number, from 1 on.
+  // Names made of the same numbers in the same order are one weight; weights are numbered from 1.
   std::map<std::pair<std::vector<int64_t>, std::vector<int64_t>>, size_t> weights;
   std::map<std::string, size_t> weight_of;
   for (const onnx::NodeProto* node : nodes) {
@@ -114,7 +114,7 @@ void JoinRecurrentWeights(onnx::GraphProto& file, int64_t opset, GraphBuilder& b
           weights.try_emplace({value.dims, value.ints}, weights.size() + 1).first->second;
     }
   }
-  // The weight that each number goes into; 0: it is read otherwise, too.
+  // The weight that each number goes into; 0: something else reads the number too.
   constexpr size_t kNone = SIZE_MAX;
   std::vector<size_t> goes_into(places.numbers().size(), kNone);
   for (const onnx::NodeProto* node : nodes) {

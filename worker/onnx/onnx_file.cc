@@ -16,7 +16,7 @@
 namespace tessera::worker {
 namespace {
 
-// What protobuf can hold, and so an ONNX file.
+// The limit of protobuf, and so of an ONNX file.
 constexpr uint64_t kMostBytes = INT32_MAX;
 
 absl::Status TooLarge(const std::string& path, uint64_t bytes) {
@@ -24,7 +24,7 @@ absl::Status TooLarge(const std::string& path, uint64_t bytes) {
       absl::StrCat(path, " has ", bytes, " bytes, more than the 2 GB of an ONNX file"));
 }
 
-// Puts numbers into a model that lie in files beside it.
+// Puts numbers from files beside a model into the model.
 class ExternalData {
  public:
   // `folder`: of the model, as the job names it below `root`.
@@ -94,7 +94,7 @@ absl::StatusOr<std::string> Read(const std::string& name, FileSystem& fs,
   if (file->Size() > kMostBytes) return TooLarge(path, file->Size());
   TESSERA_ASSIGN_OR_RETURN(std::string content, ReadWholeFile(fs, path));
   onnx::ModelProto model;
-  if (!model.ParseFromString(content)) return content;  // who reads it will say so
+  if (!model.ParseFromString(content)) return content;  // the reader of the file reports it
   ExternalData data(fs, data_root, std::filesystem::path(name).parent_path().string(),
                     content.size());
   for (onnx::TensorProto& tensor : *model.mutable_graph()->mutable_initializer()) {

@@ -12,7 +12,7 @@ namespace {
 
 using Nodes = std::vector<const onnx::NodeProto*>;
 
-// Gives every name of the graph, and of those within, what `rename` gives for it.
+// Replaces every name of the graph, and of the graphs within, by rename(name).
 void RenameAll(onnx::GraphProto& graph, const std::function<void(std::string&)>& rename) {
   for (auto& input : *graph.mutable_input()) rename(*input.mutable_name());
   for (auto& output : *graph.mutable_output()) rename(*output.mutable_name());
@@ -145,7 +145,7 @@ Nodes Unfolded(const Nodes& nodes, std::deque<onnx::NodeProto>& made) {
     const std::vector<const onnx::GraphProto*> graphs = GraphsWithin(*node);
     if (graphs.empty()) all.push_back(node);
     for (const onnx::GraphProto* graph : graphs) {
-      // The last inputs of the node are the last of the graph; so are the first outputs, of which a
+      // The node's last inputs are the graph's last inputs; likewise the first outputs, of which a
       // loop's graph has one more.
       for (int i = 1; i <= std::min(node->input_size(), graph->input_size()); ++i) {
         AddIdentity(node->input(node->input_size() - i),

@@ -11,7 +11,7 @@
 namespace tessera::worker {
 namespace {
 
-// OnnxValue::trained_as of what layers train in parts.
+// OnnxValue::trained_as of numbers that layers train in parts.
 constexpr char kInParts[] = "in parts";
 
 // A layer's one output has its name.
@@ -37,7 +37,7 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
     TESSERA_RETURN_IF_ERROR(op.read(reader));
     return reader.CheckOutputs();
   }();
-  // What the graph found wrong comes first.
+  // The graph's error comes first.
   const bool told = !read.ok() && !GraphsWithin(node).empty();  // by the node within
   const absl::Status found = told || reader.graph_status().ok() ? read : reader.graph_status();
   if (found.ok()) return found;
@@ -78,7 +78,7 @@ absl::StatusOr<OnnxValue> OnnxNodeReader::TensorIn(size_t i) {
   if (IsTensor(i)) return in(i);
   if (in(i).HasBatch()) {
     TESSERA_ASSIGN_OR_RETURN(OnnxValue repeated, Repeated(i, in(i).dims));
-    // From here on it is one.
+    // From here on the input is a tensor.
     return network_.values[node_.input(static_cast<int>(i))] = std::move(repeated);
   }
   return absl::UnimplementedError(
@@ -226,7 +226,7 @@ absl::StatusOr<std::vector<Tensor>> OnnxNodeReader::TrainedLayers(
         is_part ? network_.values[absl::StrCat(value.source, "\n", weight.part)] : whole;
     const bool all_alike = std::all_of(numbers.begin(), numbers.end(),
                                        [&](float number) { return number == numbers[0]; });
-    // Exporters merge what is equal, such as ones and zeros that layers begin with.
+    // Exporters merge equal initializers, such as the ones and zeros that layers begin with.
     if (all_alike && op != "Parameter") continue;
     ++telling;
     const std::string as = absl::StrCat(op, " ", options.ShortDebugString(), weight.parameter, " ",

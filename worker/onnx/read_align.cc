@@ -12,7 +12,7 @@ namespace {
 using Axes = OnnxValue::Axes;
 using Aligned = OnnxNodeReader::Aligned;
 
-// What the axis of the batch has besides it: axes before and after.
+// The axes merged with the batch in one axis of ONNX: before and after it.
 struct Beside {
   explicit Beside(const OnnxValue& value) {
     if (value.IsUnbatched()) return;
@@ -51,7 +51,7 @@ class Alignment {
       if (tells && r_.IsTensor(i)) first_ = &r_.in(i);
     }
     if (first_ == nullptr) return absl::UnimplementedError("all its inputs are constants");
-    // Behind all where none has it.
+    // Behind all axes if no input has the batch.
     batch_axis_ = first_->batch_axis() + rank_ - first_->axes.size();
     return absl::OkStatus();
   }
@@ -81,7 +81,7 @@ class Alignment {
     return absl::OkStatus();
   }
 
-  // Whether nothing has to be moved.
+  // Whether no axis has to be moved.
   bool Alike() const {
     size_t listed = 0;
     for (const Axes& group : first_->axes) listed += group.size();
@@ -111,7 +111,7 @@ class Alignment {
     }
   }
 
-  // The order of ONNX, the batch before all.
+  // ONNX's order, with the batch first.
   void OrderPlaces() {
     const Beside beside(*first_);
     const bool before = r_.SizeOf(*first_, beside.before) > 1;
@@ -130,7 +130,7 @@ class Alignment {
     }
   }
 
-  // The value's tensor with its axes in the places.
+  // The value's tensor with its axes moved to the places.
   Tensor Placed(const OnnxValue& value) {
     const size_t missing = rank_ - value.axes.size();
     const Beside beside(value);
@@ -146,7 +146,7 @@ class Alignment {
       }
     }
     if (parts.empty()) return r_.Arranged(value, parts);  // one number
-    // Axes of size 1 that stand beside the batch go with any other, where nothing need be moved.
+    // Axes of size 1 beside the batch join any other axis that need not be moved.
     const auto rank = static_cast<int>(r_.shape(value.tensor).rank());
     for (int a = 1; a <= rank; ++a) {
       const bool placed = std::any_of(parts.begin(), parts.end(), [a](const Axes& part) {
@@ -159,7 +159,7 @@ class Alignment {
     return r_.Arranged(value, parts);
   }
 
-  // In every place but the free one they are equal, or 1.
+  // Sizes are equal or 1 in every place but the free one.
   absl::Status CheckSizes() {
     std::vector<int64_t> sizes(aligned_.places.size(), 1);
     for (size_t i = 0; i < r_.inputs(); ++i) {

@@ -10,11 +10,11 @@ namespace {
 
 using Axes = OnnxValue::Axes;
 
-// What is added to a product so that exp gives 0: masks have -inf, the lowest number or -1e9.
+// A summand up to this hides a key, as exp gives 0: masks have -inf, the lowest number or -1e9.
 constexpr float kHidden = -1e8f;
 
-// Queries, keys or values: [batch, rows, heads * dim] as our op has them, of ONNX's [batch, heads,
-// rows, dim] or what is so already.
+// Queries, keys or values as the dense graph's op needs them, [batch, rows, heads * dim], from
+// ONNX's [batch, heads, rows, dim] or from that form itself.
 absl::StatusOr<Tensor> SideBySide(OnnxNodeReader& r, size_t i, size_t rank) {
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue x, r.TensorIn(i));
   const std::vector<int64_t> dims = r.DimsOf(x);
@@ -31,8 +31,8 @@ absl::StatusOr<Tensor> SideBySide(OnnxNodeReader& r, size_t i, size_t rank) {
   return r.Arranged(x, {row, numbers});
 }
 
-// Whether the mask, if there is one, hides from each query the keys behind it; else it hides
-// nothing.
+// Whether the mask hides from each query the keys behind it; false if there is no mask or it hides
+// nothing. UNIMPLEMENTED: another mask.
 absl::StatusOr<bool> MasksWhatIsBehind(const OnnxNodeReader& r, int64_t queries, int64_t keys) {
   if (!r.Has(3)) return false;
   const OnnxValue& mask = r.in(3);

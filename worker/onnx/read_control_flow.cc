@@ -1,5 +1,5 @@
-// Graphs within nodes. Which of them run, and how often, is known when a file is read: a loop is
-// as many nodes as its rounds have together, all of which train the same parameters.
+// Graphs within nodes. Which of them run, and how often, must be known when a file is read: a loop
+// is unrolled, and all its rounds train the same parameters.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -21,7 +21,7 @@ absl::StatusOr<const onnx::GraphProto*> GraphOf(const OnnxNodeReader& r, absl::s
   return absl::InvalidArgumentError(absl::StrCat("it has no graph \"", name, "\""));
 }
 
-// UNIMPLEMENTED: it is not known before there are samples.
+// UNIMPLEMENTED: it depends on samples.
 absl::StatusOr<int64_t> KnownNumber(const OnnxValue& value, absl::string_view what) {
   if (value.kind == OnnxValue::Kind::kInts && value.ints.size() == 1 && !IsBatch(value.ints[0])) {
     return value.ints[0];
@@ -30,7 +30,7 @@ absl::StatusOr<int64_t> KnownNumber(const OnnxValue& value, absl::string_view wh
       absl::StrCat(what, " is not known when the file is read: it depends on the samples"));
 }
 
-// What the rounds of a loop gave, side by side along a new axis.
+// The outputs of a loop's rounds side by side along a new axis.
 absl::StatusOr<OnnxValue> Stacked(OnnxNodeReader& r, std::vector<OnnxValue> rounds, int64_t axis) {
   for (OnnxValue& value : rounds) {
     TESSERA_ASSIGN_OR_RETURN(value, r.AlongAxis("Unsqueeze", axis, {value}));
@@ -39,14 +39,15 @@ absl::StatusOr<OnnxValue> Stacked(OnnxNodeReader& r, std::vector<OnnxValue> roun
   return r.AlongAxis("Concat", axis, rounds);
 }
 
-// An entry of a list of axes or directions, 0 where it has none.
+// Entry i of a list of axes or directions; 0 if the list ends before it.
 int64_t EntryOf(const OnnxNodeReader& r, absl::string_view attribute, size_t i) {
   const onnx::AttributeProto* const list = r.Attribute(attribute);
   const bool has = list != nullptr && i < static_cast<size_t>(list->ints_size());
   return has ? list->ints(static_cast<int>(i)) : 0;
 }
 
-// Sets the outputs from `first` on, each what the rounds gave; `axis_of` is that of output i.
+// Sets the outputs from `first` on to the rounds' outputs side by side; `axis_of` gives the axis
+// for output i.
 template <typename AxisOf>
 absl::Status SetStacked(OnnxNodeReader& r, std::vector<std::vector<OnnxValue>> given, size_t first,
                         const AxisOf& axis_of) {
@@ -164,9 +165,9 @@ absl::Status ReadIf(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Inputs: how often at most, whether at all, then what goes from round to round. Its graph reads
-// the round, whether the last one was to go on, and that; it gives whether to go on, that, and what
-// is kept of each round.
+// Loop. Inputs: the most rounds, whether to start, then the values carried from round to round. Its
+// graph reads the round's number, whether to go on, and the carried values; it gives whether to go
+// on, the carried values, and the values kept of each round.
 absl::Status ReadLoop(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(const onnx::GraphProto* const graph, GraphOf(r, "body"));
   const size_t states = std::max<size_t>(r.inputs(), 2) - 2;
@@ -196,7 +197,8 @@ absl::Status ReadLoop(OnnxNodeReader& r) {
   return SetStacked(r, std::move(kept), states, [](size_t) { return 0; });
 }
 
-// Inputs: what goes from round to round, then what is read place by place, a place a round.
+// Scan. Inputs: the values carried from round to round, then tensors of which each round reads one
+// place.
 absl::Status ReadScan(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(const onnx::GraphProto* const graph, GraphOf(r, "body"));
   const int64_t walked = r.Int("num_scan_inputs", 0);

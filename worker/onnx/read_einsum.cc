@@ -12,9 +12,9 @@
 namespace tessera::worker {
 namespace {
 
-// Layers of one place each.
+// The most places; each is a layer.
 constexpr int64_t kMostPlaces = 256;
-// Letters of what an axis has before and after the batch.
+// Letters for the parts of an axis before and after the batch.
 constexpr char kBefore = '<', kAfter = '>';
 
 // The letters of its axes after the batch.
@@ -32,7 +32,7 @@ std::string Without(const std::string& labels, const std::string& gone) {
   return kept;
 }
 
-// Those of `labels` that `other` has, in the order of `labels`.
+// The letters of `labels` that `other` has too, in the order of `labels`.
 std::string Common(const std::string& labels, const std::string& other) {
   return Without(labels, Without(labels, other));
 }
@@ -43,7 +43,7 @@ std::vector<std::string> OneByOne(const std::string& labels) {
   return groups;
 }
 
-// A node as sums of products over letters.
+// Computes a node as sums of products over letters.
 class Contraction {
  public:
   explicit Contraction(OnnxNodeReader& r) : r_(r) {}
@@ -70,15 +70,15 @@ class Contraction {
             absl::StrCat("axis ", std::string(1, c), " of ", DimsText(dims)));
       }
     }
-    // What nobody else reads is a layer's weight.
+    // An input that nothing else reads is a layer's weight.
     const bool weight = value.kind != OnnxValue::Kind::kTensor && value.trained &&
                         value.read_once && value.source == r_.node().input(static_cast<int>(i));
     if (operand.tensor.index < 0 && !weight) return Materialized(std::move(operand));
     return operand;
   }
 
-  // What the operands make together: the sum over what is not in `result`, one operand after
-  // another.
+  // The product of all operands, summed over the letters that are not in `result`, one operand
+  // after another.
   absl::StatusOr<OnnxValue> Make(std::vector<Operand> operands, const std::string& result) {
     const size_t batch = batch_ == 0 ? result.size() : result.find(batch_);
     if (batch_ != 0 && batch == std::string::npos) {
@@ -169,7 +169,7 @@ class Contraction {
     return operand;
   }
 
-  // The operand's sum over the letters that `kept` has not.
+  // The operand summed over its letters that are not in `kept`.
   absl::StatusOr<Operand> Summed(Operand operand, const std::string& kept) {
     const std::string gone = Without(operand.labels, kept);
     if (gone.empty()) return operand;
@@ -207,7 +207,7 @@ class Contraction {
     return size;
   }
 
-  // Of two operands, the sum over the letters of both that are not in `kept`.
+  // The product of two operands, summed over the letters of both that are not in `kept`.
   absl::StatusOr<Operand> Product(Operand a, Operand b, const std::string& kept) {
     if (a.tensor.index < 0) std::swap(a, b);
     const std::string both = Common(a.labels, b.labels);
@@ -273,7 +273,7 @@ class Contraction {
   std::string beside_;
 };
 
-// With a digit for each axis that "..." stands for, the last one 0.
+// Replaces "..." by a digit for each axis that it stands for; the last one is 0.
 absl::StatusOr<std::string> Expanded(std::string letters, size_t rank) {
   std::string named = letters, digits;
   const size_t at = letters.find("...");

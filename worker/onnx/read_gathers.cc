@@ -18,7 +18,7 @@ int64_t Within(int64_t index, int64_t low, int64_t size, int64_t high) {
   return std::clamp(index, low, high);
 }
 
-// Which of `size` a slice takes.
+// The indices below `size` that a slice takes.
 struct Range {
   int64_t begin = 0, end = 0, step = 1;
   Range(int64_t start, int64_t stop, int64_t by, int64_t size) : step(by) {
@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<int64_t>> Checked(std::vector<int64_t> indices, int64
   return indices;
 }
 
-// Numbers that are known and stay so.
+// Takes parts of known numbers that are not trained.
 bool IsKnown(const OnnxNodeReader& r) { return !r.IsTensor(0) && !r.in(0).trained; }
 
 // An axis of known numbers that is not the batch's, counted from the end where negative.
@@ -57,14 +57,14 @@ absl::StatusOr<size_t> KnownAxis(int64_t axis, const OnnxValue& known) {
       absl::StrCat("axis ", axis, " of the constant ", DimsText(known.dims)));
 }
 
-// Those places of an axis of ONNX.
+// The given places of an axis of ONNX.
 void Take(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& indices) {
   const int at = r.OneAxis(x, axis);
   x.tensor = r.Layer("Gather", {x.tensor},
                      Options().Set("indices", indices).Set("axis", static_cast<double>(at)));
 }
 
-// The axis under these sizes, whose product is its own, an axis of ONNX for each.
+// Splits the axis into axes of ONNX of these sizes, whose product is its size.
 void SplitAxis(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& sizes) {
   if (sizes.empty()) {
     r.DropOnes(x, OnnxValue::Axes(x.axes[axis]));
@@ -81,7 +81,7 @@ void SplitAxis(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<i
               x.axes.begin() + static_cast<int64_t>(last), x.axes.end());
 }
 
-// Axes of size 1 repeated to `dims`; in dims, -1 and 1 leave an axis as it is.
+// Repeats axes of size 1 to `dims`, in which -1 and 1 leave an axis as it is.
 absl::Status SetRepeated(OnnxNodeReader& r, OnnxValue x, const std::vector<int64_t>& dims) {
   const std::vector<int64_t> from = r.DimsOf(x);
   std::vector<std::pair<size_t, int64_t>> more;
@@ -204,7 +204,7 @@ absl::Status ReadGather(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Known places of the first axes, as PyTorch's x[:, i, j] is exported.
+// Takes known places of the first axes, as PyTorch exports x[:, i, j].
 absl::Status ReadGatherNd(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> indices, r.IntsIn(1));
@@ -225,7 +225,7 @@ absl::Status ReadGatherNd(OnnxNodeReader& r) {
     }
     places.push_back(place);
   }
-  // The axes that they name as one.
+  // Merges the axes that the indices name.
   Axes merged;
   for (size_t k = 0; k < named; ++k)
     merged.insert(merged.end(), x.axes[k].begin(), x.axes[k].end());
@@ -237,8 +237,7 @@ absl::Status ReadGatherNd(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Where all of every sequence is turned around, as exporters write a list with its last place
-// first.
+// Read if every sequence is reversed whole, as exporters write a list with its last place first.
 absl::Status ReadReverseSequence(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   const int64_t along = r.Int("time_axis", 0), batch = r.Int("batch_axis", 1);
@@ -281,7 +280,7 @@ absl::Status ReadSlice(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   const auto rank = static_cast<int64_t>(x.axes.size());
   for (size_t i = 0; i < starts.size(); ++i) {
-    // All of the batch is no cut.
+    // A slice of the whole batch is no cut.
     const bool of_batch =
         (axes[i] < 0 ? axes[i] + rank : axes[i]) == static_cast<int64_t>(x.batch_axis());
     if (of_batch && steps[i] == 1 && starts[i] == 0 && (ends[i] >= INT32_MAX || IsBatch(ends[i]))) {
@@ -304,7 +303,7 @@ absl::Status ReadSlice(OnnxNodeReader& r) {
 absl::Status ReadSplit(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> sizes, r.IntsOf("split", 1));
   const auto count = static_cast<int64_t>(r.node().output_size());
-  // Parts of one size, the last one what is left.
+  // Parts of one size; the last part is the rest.
   const auto fill_in = [&](int64_t size) {
     const int64_t each = (size + count - 1) / count;
     for (int64_t left = size; sizes.size() < static_cast<size_t>(count);) {
@@ -313,7 +312,7 @@ absl::Status ReadSplit(OnnxNodeReader& r) {
     }
   };
   if (r.in(0).kind == OnnxValue::Kind::kFloats && !r.in(0).HasBatch()) {
-    // Each is trained as if the file had it so.
+    // Each part is trained as if it were an initializer of its own.
     const OnnxValue known = r.in(0);
     TESSERA_ASSIGN_OR_RETURN(const size_t axis, KnownAxis(r.Int("axis", 0), known));
     fill_in(known.dims[axis]);
@@ -348,7 +347,7 @@ absl::Status ReadSplit(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Axes of 1 are repeated; those of a constant to the batch, too.
+// Axes of size 1 are repeated; those of a constant also to the batch.
 absl::Status ReadExpand(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> dims, r.IntsIn(1));
   OnnxValue x = r.in(0);
@@ -391,7 +390,7 @@ absl::Status ReadExpand(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// One number before and behind.
+// Pads with one number before and behind.
 absl::Status ReadPad(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> pads, r.IntsOf("pads", 1));
@@ -428,7 +427,7 @@ absl::Status ReadPad(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Axes one time after another.
+// Repeats axes whole, one copy after another.
 absl::Status ReadTile(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> times, r.IntsIn(1));

@@ -14,7 +14,7 @@ absl::StatusOr<int64_t> Of(absl::string_view op, int64_t x, int64_t y) {
   if (op == "Equal") return x == y ? 1 : 0;
   if (op == "And") return x != 0 && y != 0 ? 1 : 0;
   if (op == "Or") return x != 0 || y != 0 ? 1 : 0;
-  // The batch, times and by known numbers.
+  // The batch's size times or divided by known numbers.
   const int64_t times = BatchFactor(x), by = BatchFactor(y);
   if (op == "Mul" && IsBatch(x) != IsBatch(y)) {
     const int64_t factor = IsBatch(x) ? y : x, of = IsBatch(x) ? times : by;
@@ -62,7 +62,7 @@ absl::StatusOr<int64_t> IntProduct(int64_t a, int64_t b) { return Of("Mul", a, b
 
 absl::Status ReadConstantOfShape(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, r.IntsIn(0));
-  int64_t count = 1;  // for a sample, where the batch is among them
+  int64_t count = 1;  // for one sample, if the batch is among them
   for (const int64_t dim : dims) {
     if (IsBatch(dim)) continue;
     if (dim < 0 || dim > 1 << 20 || count > 1 << 20) {
@@ -88,7 +88,7 @@ absl::Status ReadConstantOfShape(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Places that are known: for each a list of `depth` numbers, one of which is another.
+// OneHot of known places: for each a list of `depth` numbers, of which one differs.
 absl::Status ReadOneHot(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> places, r.IntsIn(0));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> depths, r.IntsIn(1));
@@ -102,7 +102,7 @@ absl::Status ReadOneHot(OnnxNodeReader& r) {
     return absl::UnimplementedError(
         "expected a known depth, two known numbers, and at most 2^20 in all");
   }
-  made.trained = false;  // they stand for no and yes
+  made.trained = false;  // they mean no and yes
   const int64_t depth = depths[0];
   // [before, 1, after] becomes [before, depth, after].
   std::vector<int64_t> chosen;
@@ -123,7 +123,7 @@ absl::Status ReadOneHot(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Of the size of a matrix: 1 on a diagonal, 0 elsewhere.
+// EyeLike: a matrix of the input's size with 1 on a diagonal, 0 elsewhere.
 absl::Status ReadEyeLike(OnnxNodeReader& r) {
   const std::vector<int64_t> dims = r.DimsOf(r.in(0));
   const bool known = dims.size() == 2 && std::none_of(dims.begin(), dims.end(), IsBatch) &&
@@ -161,7 +161,7 @@ absl::Status ReadRange(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// What ONNX's arithmetic, comparisons and logic, and Where, make of whole numbers.
+// ONNX's arithmetic, comparisons, logic and Where on whole numbers.
 absl::Status ReadIntArithmetic(OnnxNodeReader& r) {
   const std::string& op = r.node().op_type();
   const size_t operands = op == "Where" ? 3 : op == "Neg" || op == "Not" ? 1 : 2;

@@ -1,4 +1,4 @@
-// Forms of a tensor: where its axes lie, as a file has them and as an op wants them.
+// Forms of a tensor: converts between a file's order of axes and the order that an op needs.
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -14,7 +14,7 @@ namespace {
 
 using Axes = OnnxValue::Axes;
 
-// The value's axes after its tensor has each of `parts` as one axis.
+// The value's axes once its tensor has each of `parts` merged into one axis.
 void Renumber(OnnxValue& value, const std::vector<Axes>& parts) {
   for (Axes& group : value.axes) {
     Axes to;
@@ -180,7 +180,7 @@ absl::StatusOr<Tensor> OnnxNodeReader::Materialize(size_t i, const std::vector<i
         absl::StrCat("the constant ", DimsText(value.dims), " as ", DimsText(dims)));
   }
   if (value.trained) {
-    // One that several nodes read is one Parameter.
+    // Nodes that read the same parameter share one Parameter layer.
     OnnxValue& source = network_.values.at(value.source);
     if (source.tensor.index < 0 || source.form != value.form) {
       TESSERA_ASSIGN_OR_RETURN(source.tensor,
@@ -202,7 +202,7 @@ absl::StatusOr<Tensor> OnnxNodeReader::Materialize(size_t i, const std::vector<i
   }
   google::protobuf::Struct options = Options().Set("shape", dims);
   auto* list = (*options.mutable_fields())["value"].mutable_list_value();
-  // Masks have infinities, and what they are multiplied with 0.
+  // Masks have infinities, and an infinity times 0 is NaN.
   constexpr float kMost = std::numeric_limits<float>::max();
   for (const float number : numbers) {
     list->add_values()->set_number_value(static_cast<double>(std::clamp(number, -kMost, kMost)));

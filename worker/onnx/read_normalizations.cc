@@ -18,14 +18,14 @@ Tensor ByRoot(OnnxNodeReader& r, Tensor x, Tensor of) {
   return r.Layer("Div", {x, r.Layer("Sqrt", {r.Layer("Add", {mean, epsilon})})});
 }
 
-// To mean 0 and variance 1 over the last axis.
+// Standardises to mean 0 and variance 1 over the last axis.
 Tensor Standardized(OnnxNodeReader& r, Tensor x) {
   const Tensor apart = r.Layer("Sub", {x, r.Layer("ReduceMean", {x}, OverLast(r.shape(x)))});
   return ByRoot(r, apart, r.Layer("Mul", {apart, apart}));
 }
 
-// Each group of channels over itself and all axes after them, then each channel, or before opset 21
-// each group, with a factor and a summand.
+// Standardises each group of channels over the group and all axes after the channels; then scales
+// and shifts each channel, or before opset 21 each group.
 absl::Status ReadGroups(OnnxNodeReader& r, OnnxValue x, int64_t groups) {
   const std::vector<int64_t> dims = r.DimsOf(x);
   OnnxValue::Axes rest;
@@ -63,7 +63,7 @@ absl::Status ReadGroups(OnnxNodeReader& r, OnnxValue x, int64_t groups) {
   return absl::OkStatus();
 }
 
-// What is normalised over all axes from one on: they are the last axis of its tensor.
+// An input that is normalised over all axes from one on: these become the last axis of its tensor.
 struct FromAxisOn {
   OnnxValue x;
   size_t axis = 0;

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = OnnxValue::Kind;
 
-// One input, element by element.
+// Ops of one input, element by element.
 absl::Status Elementwise(OnnxNodeReader& r, absl::string_view op,
                          google::protobuf::Struct options = {}) {
   return SetElementwise(r, [&](Tensor x) { return r.Layer(op, {x}, std::move(options)); });
@@ -77,8 +77,8 @@ absl::Status Dropout(OnnxNodeReader& r) {
   return Elementwise(r, "Dropout", Options().Set("ratio", ratio));
 }
 
-// A trained vector along the last axis, which Bias adds without repeating it for every sample.
-// Which input it is; 2: neither.
+// The input that is a trained vector along the last axis, which Bias adds without repeating it for
+// every sample; 2: neither.
 size_t BiasOf(const OnnxNodeReader& r) {
   for (size_t i = 0; i < 2 && r.inputs() == 2; ++i) {
     if (r.IsTensor(i) || !r.IsTensor(1 - i)) continue;
@@ -91,7 +91,7 @@ size_t BiasOf(const OnnxNodeReader& r) {
   return 2;
 }
 
-// Two or more operands that meet element by element.
+// Ops of two or more operands, element by element.
 absl::Status Broadcast(OnnxNodeReader& r) {
   const std::string op = r.node().op_type() == "Sum" ? "Add" : r.node().op_type();
   if (AllInts(r)) return ReadIntArithmetic(r);
@@ -123,7 +123,7 @@ absl::Status BatchNormalization(OnnxNodeReader& r) {
     }
     weights.push_back({names[i], i + 1, std::move(start)});
   }
-  // ONNX's features are axis 1, ours the last.
+  // Features are axis 1 in ONNX, the last axis in the dense graph.
   std::swap(x.axes[axis], x.axes.back());
   r.LastAxis(x, x.axes.size() - 1);
   const float momentum = 1 - r.Float("momentum", 0.9f);
@@ -141,7 +141,7 @@ absl::Status BatchNormalization(OnnxNodeReader& r) {
 absl::Status PRelu(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   TESSERA_ASSIGN_OR_RETURN(std::vector<float> slope, r.FloatsIn(1));
-  // The slopes are of one axis, or one number.
+  // The slopes belong to one axis, or are one number.
   const std::vector<int64_t>& dims = r.in(1).dims;
   size_t axis = x.axes.size() - 1;
   for (size_t i = 0; i < dims.size() && dims.size() <= x.axes.size(); ++i) {

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = OnnxValue::Kind;
 
-// w [in, units] as our [units, in].
+// w [in, units] transposed to the dense graph's [units, in].
 std::vector<float> Turned(const std::vector<float>& w, int64_t in, int64_t units, float factor,
                           bool turned) {
   std::vector<float> out(w.size());
@@ -132,8 +132,7 @@ Stack StackOf(const OnnxNodeReader& r, const OnnxValue& value, size_t rank) {
   return stack;
 }
 
-// Matrices of which every sample meets the same, constants or computed of parameters alone, beside
-// `stack`.
+// Matrices that all samples share, constants or computed from parameters alone, beside `stack`.
 absl::StatusOr<Tensor> ConstantStack(OnnxNodeReader& r, const OnnxValue& b, const Stack& stack,
                                      size_t rank, const Shape& other) {
   const std::vector<int64_t> dims = r.DimsOf(b);
@@ -157,8 +156,8 @@ absl::StatusOr<Tensor> ConstantStack(OnnxNodeReader& r, const OnnxValue& b, cons
   return r.Reshaped(r.Arranged(b, b.axes), shape);
 }
 
-// Both are tensors of the network, or b is a stack of matrices that all samples meet: constants, or
-// computed of parameters alone.
+// MatMul if both are tensors of the network, or b is a stack of matrices that all samples share:
+// constants, or computed from parameters alone.
 absl::StatusOr<OnnxValue> MatMulOfTensors(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue a, r.TensorIn(0));
   const OnnxValue& b = r.in(1);
@@ -238,7 +237,7 @@ absl::StatusOr<OnnxValue> GemmOfTensors(OnnxNodeReader& r, OnnxValue x) {
   return y;
 }
 
-// y + beta C where C is computed of the samples.
+// y + beta C if C is computed from samples.
 absl::StatusOr<OnnxValue> WithSummand(OnnxNodeReader& r, const OnnxValue& y) {
   const std::vector<int64_t> dims = r.DimsOf(r.in(2)), of_y = r.DimsOf(y);
   const bool fits = of_y[0] == BatchTimes(1) && dims.size() == 2 && dims[0] == of_y[0] &&

@@ -1,4 +1,4 @@
-// What goes over whole axes: reductions, pooling, softmax.
+// Ops over whole axes: reductions, pooling, softmax.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -12,7 +12,7 @@ namespace {
 
 using Axes = OnnxValue::Axes;
 
-// The axes of ONNX that the node names, of x; each once.
+// The axes of x that the node names, in ONNX's count; each once.
 absl::StatusOr<std::vector<size_t>> ReducedAxes(const OnnxNodeReader& r, const OnnxValue& x) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> named, r.IntsOf("axes", 1));
   std::vector<size_t> axes;
@@ -32,8 +32,8 @@ absl::StatusOr<std::vector<size_t>> ReducedAxes(const OnnxNodeReader& r, const O
   return axes;
 }
 
-// The axes of the tensor that `over` stands for, as neighbours, which is how our ops reduce them:
-// those that are not move to the end. Empty where all sizes are 1.
+// The axes of the tensor that `over` stands for, made neighbours, because the dense graph's ops
+// reduce only neighbours: otherwise they move to the end. Empty if all sizes are 1.
 std::vector<int64_t> Neighbours(OnnxNodeReader& r, OnnxValue& x, const std::vector<size_t>& over) {
   std::vector<int64_t> axes;
   for (const size_t k : over) axes.insert(axes.end(), x.axes[k].begin(), x.axes[k].end());
@@ -58,8 +58,8 @@ std::vector<int64_t> Neighbours(OnnxNodeReader& r, OnnxValue& x, const std::vect
   return axes;
 }
 
-// These axes of the tensor, of size 1 by now, go; and those of ONNX that `over` names unless they
-// are kept.
+// Removes these axes of the tensor, which have size 1 now, and unless `keep` the axes of ONNX in
+// `over`.
 void Drop(OnnxNodeReader& r, OnnxValue& x, const std::vector<int64_t>& axes,
           const std::vector<size_t>& over, bool keep) {
   r.DropOnes(x, {axes.begin(), axes.end()});
@@ -90,7 +90,7 @@ class LogSumExp {
         z_(r.Layer("Sub", {x, most_})),
         log_(r.Layer("Log", {r.Layer("ReduceSum", {r.Layer("Exp", {z_})}, Over(axes))})) {}
   Tensor Sum() const { return r_.Layer("Add", {most_, log_}); }
-  // x less the sum: the logarithm of a softmax, which would lose what rounds to 0.
+  // x minus the LogSumExp. The logarithm of a softmax would lose what rounds to 0.
   Tensor LogSoftmax() const { return r_.Layer("Sub", {z_, log_}); }
 
  private:
@@ -104,8 +104,8 @@ absl::Status SetReduced(OnnxNodeReader& r, absl::string_view op, OnnxValue x) {
   return absl::OkStatus();
 }
 
-// The axes that a softmax goes over become the last one: one, or before opset 13 all from it on.
-// Returns their sizes.
+// Makes the axes that a softmax goes over the last one: one axis, or before opset 13 all from it
+// on. Returns their sizes.
 absl::StatusOr<std::vector<int64_t>> SoftmaxAxis(OnnxNodeReader& r, OnnxValue& x, size_t* axis) {
   TESSERA_ASSIGN_OR_RETURN(*axis, r.SampleAxis(r.Int("axis", r.opset() < 13 ? 1 : -1), x));
   const std::vector<int64_t> dims = r.DimsOf(x);
@@ -132,7 +132,7 @@ absl::Status ReadReduce(OnnxNodeReader& r) {
   return SetReduced(r, r.node().op_type(), std::move(x));
 }
 
-// Of known whole numbers, or factor by factor.
+// ReduceProd of known whole numbers, or as products factor by factor.
 absl::Status ReadReduceProd(OnnxNodeReader& r) {
   if (AllInts(r)) {
     int64_t product = 1;
@@ -161,7 +161,7 @@ absl::Status ReadReduceProd(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Those that are a sum or a maximum of something.
+// Reductions that are a sum or a maximum of a function of x.
 absl::Status ReadReduceComposed(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   const std::string& op = r.node().op_type();
@@ -193,7 +193,7 @@ absl::Status ReadReduceComposed(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Over all axes after the channels.
+// Pools over all axes after the channels.
 absl::Status ReadGlobalPool(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   std::vector<size_t> over;

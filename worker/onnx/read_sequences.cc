@@ -1,4 +1,4 @@
-// What goes from place to place.
+// Ops that walk from place to place.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -9,7 +9,7 @@
 #include "worker/onnx/recurrence.h"
 
 namespace tessera::worker {
-// A product with ones up to the diagonal.
+// As a product with a matrix of ones up to the diagonal.
 absl::Status ReadCumSum(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> named, r.IntsIn(1));
@@ -43,7 +43,8 @@ namespace {
 using Direction = OnnxRecurrence::Direction;
 using States = std::vector<Tensor>;
 
-// As our op of that name: GRU in the form of PyTorch and Keras, and LSTM.
+// Reads the node as the dense graph's op of that name: LSTM, and GRU in the form of PyTorch and
+// Keras.
 absl::Status ReadAsOp(OnnxNodeReader& r, const std::string& op, OnnxRecurrence& recurrence) {
   const int64_t gates = recurrence.gates();
   const int64_t units = recurrence.units(), width = recurrence.width();
@@ -75,7 +76,7 @@ absl::Status ReadAsOp(OnnxNodeReader& r, const std::string& op, OnnxRecurrence& 
   return absl::OkStatus();
 }
 
-// Gates `first` to `last` of what has one after another.
+// Gates `first` to `last` of x, which has the gates one after another.
 Tensor GatesOf(OnnxNodeReader& r, Tensor x, int64_t units, int64_t first, int64_t last) {
   return Sliced(r, x, 1, first * units, last * units);
 }
@@ -135,7 +136,7 @@ absl::Status ReadLstm(OnnxNodeReader& r) {
   });
 }
 
-// h = f(x + W h + b), f of each direction.
+// h = f(x + W h + b), with an f for each direction.
 absl::Status ReadRnn(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxRecurrence recurrence, OnnxRecurrence::Read(r, 1, {}, /*states=*/1));
   std::vector<std::string> functions(recurrence.directions().size(), "Tanh");

@@ -1,5 +1,5 @@
-// Ops that give numbers another shape, and constants. Most move nothing: they change which axes of
-// a tensor an axis of ONNX stands for.
+// Ops that change shapes, and constants. Most move nothing: they change which axes of a tensor an
+// axis of ONNX stands for.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -15,14 +15,14 @@ namespace {
 using Axes = OnnxValue::Axes;
 using Kind = OnnxValue::Kind;
 
-// An index of a list of this size, counted from its end where negative; kept within [0, size].
+// An index of a list of this size, counted from the end if negative, clamped to [0, size].
 int64_t Within(int64_t index, int64_t size) {
   if (index < 0) index = index < -size ? 0 : index + size;
   return std::min(index, size);
 }
 
-// `dims` with what is left open filled in: 0 is the size that x has there, -1 what remains, which
-// is the batch where it is nowhere else.
+// Fills in the open sizes of `dims`: 0 is x's size there, -1 the rest, which is the batch if no
+// other axis is.
 absl::StatusOr<std::vector<int64_t>> FillIn(std::vector<int64_t> dims,
                                             const std::vector<int64_t>& from, bool allow_zero) {
   const std::string text = absl::StrCat("the shape ", DimsText(dims), " for ", DimsText(from));
@@ -65,8 +65,8 @@ absl::StatusOr<std::vector<int64_t>> FillIn(std::vector<int64_t> dims,
   return dims;
 }
 
-// The value under `dims`, which hold its numbers: axes are merged, and cut where they must be.
-// nullopt: what one axis of these would hold is cut elsewhere.
+// The value reshaped to `dims`: merges axes, and splits them where needed. nullopt: an axis of
+// `dims` would cross a boundary of axes.
 std::optional<OnnxValue> Regrouped(OnnxNodeReader& r, const OnnxValue& value,
                                    const std::vector<int64_t>& dims) {
   struct Piece {
@@ -78,7 +78,7 @@ std::optional<OnnxValue> Regrouped(OnnxNodeReader& r, const OnnxValue& value,
   std::vector<int> order;
   for (const Axes& group : value.axes) order.insert(order.end(), group.begin(), group.end());
   size_t next = 0;
-  int64_t left = 0;  // of the axis that is being cut; 0: it has not begun
+  int64_t left = 0;  // of the axis being split; 0: not begun
   std::vector<std::vector<Piece>> groups;
   const auto take = [&](int64_t size) {
     const int axis = order[next];
@@ -117,7 +117,7 @@ std::optional<OnnxValue> Regrouped(OnnxNodeReader& r, const OnnxValue& value,
       }
     }
   }
-  // What is left has size 1.
+  // The axes left have size 1.
   while (next < order.size()) {
     if (groups.empty() || order[next] == 0 || size_of_next() != 1) return std::nullopt;
     take(1);
@@ -125,7 +125,7 @@ std::optional<OnnxValue> Regrouped(OnnxNodeReader& r, const OnnxValue& value,
   OnnxValue result = value;
   result.axes.clear();
   Shape to;
-  std::vector<int> first = {0};  // piece of an axis, as an axis of what is made
+  std::vector<int> first = {0};  // by axis, its first piece as an axis of the result
   for (size_t axis = 1; axis < pieces.size(); ++axis) {
     first.push_back(static_cast<int>(to.rank()) + 1);
     for (const int64_t size : pieces[axis]) to.Append(size);
@@ -136,7 +136,7 @@ std::optional<OnnxValue> Regrouped(OnnxNodeReader& r, const OnnxValue& value,
       axes.push_back(first[static_cast<size_t>(piece.axis)] + static_cast<int>(piece.number));
     }
   }
-  if (to.rank() == 0) to.Append(1);  // of a number that has no axis
+  if (to.rank() == 0) to.Append(1);  // for a number without axes
   result.tensor = r.Reshaped(value.tensor, to);
   return result;
 }
@@ -204,7 +204,7 @@ absl::Status ReadIdentity(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Of floats, which are float32 whatever the file calls them, of whole numbers, or to truth values.
+// Casts between floats (all are float32 here) or between whole numbers, or to truth values.
 absl::Status ReadCast(OnnxNodeReader& r) {
   const int64_t to = r.Int("to", 0);
   const bool to_float = IsFloatType(to);
@@ -320,7 +320,7 @@ absl::Status ReadUnsqueeze(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Without axes all of size 1 go, never the batch's.
+// Without the attribute all axes of size 1 go, never the batch's.
 absl::Status ReadSqueeze(OnnxNodeReader& r) {
   OnnxValue x = r.in(0);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> named, r.IntsOf("axes", 1));

@@ -1,5 +1,5 @@
-// Parameters that become tensors without the batch: for arithmetic on them alone, and where one
-// form does not do.
+// Turns parameters into tensors without the batch: for arithmetic on parameters alone, and if nodes
+// read one in several forms.
 #include <map>
 #include <set>
 #include <utility>
@@ -12,7 +12,7 @@
 namespace tessera::worker {
 namespace {
 
-// Numbers are moved as the file has them, whoever trains them, or only their shape is read.
+// Whether the op only moves numbers, trained or not, or reads only their shape.
 bool Moves(const std::string& op_type) {
   static const auto* const moves =
       new std::set<std::string>{"Cast",  "Expand", "EyeLike", "Identity",  "OneHot",   "Reshape",
@@ -20,14 +20,14 @@ bool Moves(const std::string& op_type) {
   return moves->contains(op_type);
 }
 
-// It reads numbers that are known, and stay so.
+// Whether the op can read known numbers that are not trained.
 bool ReadsKnown(const std::string& op_type) {
   static const auto* const ops = new std::set<std::string>{
       "Clip", "Concat", "ConstantOfShape", "Gather", "Range", "Slice", "Split", "Trilu"};
   return ops->contains(op_type);
 }
 
-// Its parameters after the first input are its own.
+// Whether inputs after the first are the op's own weights.
 bool HasWeights(const std::string& op_type) {
   static const auto* const ops = new std::set<std::string>{"BatchNormalization",
                                                            "Conv",
@@ -44,7 +44,8 @@ bool HasWeights(const std::string& op_type) {
   return ops->contains(op_type);
 }
 
-// How a node reads its input, which `moved` says how it came about; empty: in a way of its own.
+// The form in which a node reads its input; `moved` says how the input was moved before. Empty: a
+// form that only this op has.
 std::string FormOf(const onnx::NodeProto& node, int input, const std::string& moved) {
   const std::string& op = node.op_type();
   if (op != "MatMul" && op != "Gemm") {
@@ -87,12 +88,12 @@ std::set<std::string> InSeveralForms(const std::vector<const onnx::NodeProto*>& 
 }
 
 absl::Status TakeParametersUnbatched(OnnxNodeReader& r) {
-  if (!GraphsWithin(r.node()).empty()) return absl::OkStatus();  // what is within reads them
+  if (!GraphsWithin(r.node()).empty()) return absl::OkStatus();  // nodes within read them
   for (size_t i = 0; i < r.inputs(); ++i) {
     if (r.Has(i) && r.in(i).in_forms) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(i));
   }
   const std::string& op = r.node().op_type();
-  // What was moved on its way here may be read elsewhere.
+  // Numbers that were moved on their way here may be read elsewhere too.
   const bool cut = op == "Split" && r.in(0).read_once && r.in(0).source == r.node().input(0);
   if (Moves(op) || cut) return absl::OkStatus();
   for (size_t i = 0; i < r.inputs(); ++i) {
@@ -103,7 +104,7 @@ absl::Status TakeParametersUnbatched(OnnxNodeReader& r) {
     if (i > 0 && HasWeights(op)) break;
     if (!r.IsTensor(i) && r.in(i).trained) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(i));
   }
-  // The others join it.
+  // The other inputs become tensors if one is.
   const bool tensor = r.IsTensor(0) || r.IsTensor(1) || r.IsTensor(2);
   if (!tensor && !ReadsKnown(op) && r.in(0).kind == OnnxValue::Kind::kFloats) {
     return r.TakeUnbatched(0);

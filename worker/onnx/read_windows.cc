@@ -1,4 +1,4 @@
-// What goes over windows of a tensor's axes: convolutions and pooling.
+// Ops over windows of a tensor's axes: convolutions and pooling.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 
 using Axes = OnnxValue::Axes;
 
-// Layers of one place in a window each.
+// The most places of a window; each is a layer.
 constexpr int64_t kMostPlaces = 256;
 
 std::vector<int64_t> IntsOr(const OnnxNodeReader& r, absl::string_view name, size_t count,
@@ -32,7 +32,8 @@ struct Window {
   int64_t count = 1;              // windows
 };
 
-// Of x [batch, channels, ...] an axis after the channels each; `widths` of the kernel.
+// The windows along each axis after the channels of x [batch, channels, ...]; `widths` are the
+// kernel's.
 absl::StatusOr<std::vector<Window>> WindowsOf(const OnnxNodeReader& r, const OnnxValue& x,
                                               const std::vector<int64_t>& widths) {
   const std::vector<int64_t> dims = r.DimsOf(x);
@@ -103,7 +104,7 @@ Tensor ChannelsLast(OnnxNodeReader& r, const OnnxValue& x) {
   return r.Arranged(x, parts);
 }
 
-// UNIMPLEMENTED: they have too many places.
+// The places of a window. UNIMPLEMENTED: too many.
 absl::StatusOr<int64_t> PlacesOf(const std::vector<Window>& windows) {
   int64_t places = 1;
   for (const Window& window : windows) {
@@ -116,7 +117,7 @@ absl::StatusOr<int64_t> PlacesOf(const std::vector<Window>& windows) {
   return places;
 }
 
-// [batch, ..., channels] of x, each axis with what its windows want beyond its ends.
+// x as [batch, ..., channels], each axis padded as its windows need.
 Tensor PaddedRows(OnnxNodeReader& r, const OnnxValue& x, const std::vector<Window>& windows,
                   double pad) {
   Tensor rows = ChannelsLast(r, x);
@@ -126,8 +127,8 @@ Tensor PaddedRows(OnnxNodeReader& r, const OnnxValue& x, const std::vector<Windo
   return rows;
 }
 
-// [batch, counts..., places * channels] of PaddedRows: what each window holds, the channels of a
-// place together, the places in the order of the kernel's numbers.
+// The contents of each window of PaddedRows, [batch, counts..., places * channels]: the channels of
+// a place together, the places in the order of the kernel's numbers.
 Tensor WindowsSideBySide(OnnxNodeReader& r, Tensor rows, const std::vector<Window>& windows) {
   std::vector<Tensor> places = {rows};
   for (size_t k = 0; k < windows.size(); ++k) {
@@ -154,7 +155,7 @@ OnnxValue ChannelsFirst(Tensor tensor, size_t axes) {
   return value;
 }
 
-// A group of channels, which a convolution goes over alone.
+// A group of channels, which is convolved by itself.
 struct Group {
   int64_t number = 0;
   int64_t count = 1;  // groups
@@ -162,7 +163,7 @@ struct Group {
   int64_t channels = 0;
 };
 
-// Its windows times its part of the kernel, input 1: [batch, counts..., units].
+// The group's windows times its part of the kernel, input 1: [batch, counts..., units].
 absl::StatusOr<Tensor> GroupConvolved(OnnxNodeReader& r, Tensor wide, int64_t places,
                                       const Group& group) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<float> kernel, r.FloatsIn(1));

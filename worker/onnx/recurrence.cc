@@ -13,7 +13,7 @@ namespace {
 
 using Axes = OnnxValue::Axes;
 
-// Input i of the node is missing, or known and 0.
+// Whether input i of the node is missing, or known and 0.
 bool IsZero(const OnnxNodeReader& r, size_t i) {
   if (!r.Has(i)) return true;
   const OnnxValue& value = r.in(i);
@@ -68,7 +68,7 @@ absl::StatusOr<OnnxRecurrence> OnnxRecurrence::Read(OnnxNodeReader& r, int64_t g
         "expected no lengths, or such that are known when the file is read, all of them ",
         made.places_));
   }
-  // Axes of size 1 beside the batch go with those of a place.
+  // Axes of size 1 beside the batch join those of a place.
   Axes place = x.axes[2];
   std::copy_if(x.axes[batch].begin(), x.axes[batch].end(), std::back_inserter(place),
                [](int axis) { return axis != 0; });
