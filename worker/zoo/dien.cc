@@ -39,9 +39,10 @@ Tensor Near(ModelParts& parts, const std::string& name, Tensor states, Tensor be
 // Section 4.2, equations 6 and 7: the state h_t tells the behaviour that followed, e_{t+1}, from
 // one that did not, n_{t+1}:
 //   L_aux = -1/N sum_i sum_t log sigmoid(s(h_t, e_{t+1})) + log(1 - sigmoid(s(h_t, n_{t+1})))
-// over the places t + 1 that both sequences have. s is the dot product, or with auxiliary_hidden a
-// network over the two side by side, as in the authors' code. n is a column of the data, else the
-// behaviour of another sample of the batch at that place.
+// over the places t + 1 that both sequences have. s is the dot product, after a linear map of h_t
+// if it is not as wide as e, or with auxiliary_hidden a network over the two side by side, as in
+// the authors' code. n is a column of the data, else the behaviour of another sample of the batch
+// at that place.
 void AddAuxiliaryLoss(ModelParts& parts, const ModelParts::Behaviour& of, Auxiliary auxiliary,
                       Tensor interests) {
   GraphBuilder& graph = parts.graph();
