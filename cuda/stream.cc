@@ -1,4 +1,4 @@
-// What streams and memory are with and without CUDA; the rest is in stream.cu or
+// Parts of streams and memory that are the same with and without CUDA; the rest is in stream.cu or
 // emulated_stream.cc.
 #include "cuda/stream.h"
 

@@ -34,16 +34,16 @@ TESSERA_HOST_DEVICE inline float Dot(const float* a, const float* b, int64_t n) 
   return sum;
 }
 
-// What dropout makes of weight number `i` of all.
+// Dropout's factor of weight number `i` of all.
 TESSERA_HOST_DEVICE inline float Factor(const AttentionShape& shape, int64_t i) {
   if (shape.random_key == nullptr) return 1;
   const bool stays = RandomBits16(*shape.random_key, static_cast<uint64_t>(i)) >= shape.threshold;
   return stays ? shape.kept_scale : 0;
 }
 
-// Of a head each query's sum over the keys, or with `over_queries` each key's over the queries, of
-// weights [batch, heads, queries, keys] times rows of `dim`; with `dropped` the weights as dropout
-// leaves them.
+// In each head, for each query the sum over the keys (with `over_queries` for each key the sum over
+// the queries) of weights [batch, heads, queries, keys] times rows of `dim`; with `dropped` the
+// weights after dropout.
 struct WeightedSum {
   AttentionShape shape;
   const float* weights;

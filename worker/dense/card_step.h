@@ -39,8 +39,8 @@ class CardStep {
     return given_.subspan(statistics_at_, statistics_);
   }
 
-  // Divides the gradients above and those of inputs (in the card's memory) by the gradient scale.
-  // Call after the backward pass if that scale is not 1.
+  // Divides trained_gradient() and the gradients of inputs (in the card's memory) by the gradient
+  // scale. Call after the backward pass if that scale is not 1.
   void ScaleBack(absl::Span<const absl::Span<float>> input_gradients);
 
   // Starts to copy the step's results to the machine, with or without the trained gradient; they

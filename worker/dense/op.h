@@ -44,7 +44,7 @@ struct ForwardPass {
   size_t whole_batch = 0;
   // Batch statistics and dropout, and `kept` is there to be filled; else it is empty.
   bool training = false;
-  // Of this node in this step: RandomBits(random_key, i) are its draws. Training only.
+  // The key of this node in this step: its draws are RandomBits(random_key, i). Training only.
   uint64_t random_key = 0;
   const uint64_t* card_random_key = nullptr;  // the same on a card, in its memory
   absl::Span<const absl::Span<const float>> inputs;

@@ -213,7 +213,7 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
   return absl::OkStatus();
 }
 
-// What the file calls [batch], [batch, 1] or [batch, classes].
+// The target as the loss reads it; in the file it is [batch], [batch, 1] or [batch, classes].
 absl::StatusOr<Tensor> OutputOf(const OnnxValue& made, OnnxNodeReader reader) {
   if (made.kind != OnnxValue::Kind::kTensor || made.IsUnbatched()) {
     return absl::InvalidArgumentError("is the same for every sample");

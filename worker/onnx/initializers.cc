@@ -73,7 +73,7 @@ std::set<std::string> NamesWithGradient(const std::vector<const onnx::NodeProto*
 }
 
 bool IsOfCode(const OnnxValue& value, absl::string_view name, absl::string_view producer) {
-  // Of PyTorch's exporter, of any size: what torch.arange, torch.full and casts of them become.
+  // Names by PyTorch's exporter for torch.arange, torch.full and casts of them, of any size.
   static const auto* const of_torch = new std::set<absl::string_view>{
       "_to_copy", "arange", "convert_element_type", "full", "full_like", "scalar_tensor"};
   absl::string_view op = WithoutNumber(name);

@@ -120,7 +120,7 @@ absl::Status ReadGelu(OnnxNodeReader& r) {
   });
 }
 
-// Of a number to a tensor's power: exp(x ln c).
+// A number to a tensor's power: exp(x ln c).
 absl::Status ReadPow(OnnxNodeReader& r) {
   const bool of_number = r.IsTensor(1) && r.in(0).floats.size() == 1 && !r.in(0).trained &&
                          r.in(0).dims.size() <= r.in(1).axes.size();

@@ -13,8 +13,8 @@ struct OpEntry {
   const char* name;
   const char* alias;
   OpFactory factory;
-  // What may follow a layer's Gemm: one input, whose shape it keeps, and no option that must be
-  // set.
+  // Whether it may follow a layer's Gemm: it has one input, keeps its shape, and requires no
+  // option.
   bool activation = false;
 };
 
