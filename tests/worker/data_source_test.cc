@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/worker/data_testing.h"
+#include "worker/data/glob.h"
 
 namespace tessera::worker {
 namespace {
