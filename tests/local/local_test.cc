@@ -294,12 +294,12 @@ TEST(CheckJob, EstimatesByWhatTheFilesHold) {
   EXPECT_THAT(seen->warnings, testing::IsEmpty());
 
   std::string long_bags = "label,price,user,item\n1,0.5,3,0";
-  for (int i = 1; i < 500000; ++i) absl::StrAppend(&long_bags, "|", i);
+  for (int i = 1; i < 400000; ++i) absl::StrAppend(&long_bags, "|", i % 10);
   folder.Write("train.csv", long_bags + "\n");
   const auto large = CheckJob(job, options);
   ASSERT_TRUE(large.ok()) << large.status();
   EXPECT_THAT(large->warnings,
-              testing::ElementsAre(testing::AllOf(HasSubstr("the rows of 64 samples take 1586 MiB"),
+              testing::ElementsAre(testing::AllOf(HasSubstr("the rows of 64 samples take 1269 MiB"),
                                                   HasSubstr("if no id comes twice in them"))));
 }
 

@@ -87,7 +87,8 @@ TEST(ResultOfCountTest, RefusesMoreNamesOfFilesThanAMessageHolds) {
   files.resize(17000, files[0]);
   const absl::Status refused = ResultOfCount(files).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("the names of 17000 files take 680"));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("the names of 17000 files take 68102000 bytes"));
 }
 
 }  // namespace
