@@ -87,9 +87,12 @@ BatchRowBytes BatchRowBytesOf(const v1::JobSpec& spec, uint64_t samples,
   double in_memory = 0, on_wire = 0;  // which no sum makes small again
   for (int i = 0; i < spec.data().columns_size(); ++i) {
     const v1::ColumnSpec& column = spec.data().columns(i);
-    const double most = column.pooling() == v1::SEQUENCE ? column.max_length() : HUGE_VAL;
-    const double each =
-        ids.empty() ? std::isinf(most) ? 1 : most : std::min(ids[static_cast<size_t>(i)], most);
+    const bool sequence = column.pooling() == v1::SEQUENCE;
+    double each = sequence ? column.max_length() : 1;
+    if (!ids.empty()) {
+      const double seen = ids[static_cast<size_t>(i)];
+      each = sequence ? std::min(seen, each) : seen;
+    }
     for (const std::string& name : column.table()) {
       const auto found = tables.find(name);
       if (found == tables.end()) continue;
