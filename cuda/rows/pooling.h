@@ -29,8 +29,8 @@ struct PooledEntries {
   const uint32_t* begins = nullptr;  // [places + 1] each place's first entry, and the end
   const uint32_t* rows = nullptr;    // [entries] the entry's row of the batch
   const float* factors = nullptr;    // [entries]; null: all 1
-  const uint32_t* place_of =
-      nullptr;  // [entries]; null, like `begins`, if place i has entry i alone
+  // [entries]; null, like `begins`, if place i has entry i alone.
+  const uint32_t* place_of = nullptr;
 
   int64_t batch_rows = 0;
   const uint32_t* row_begins = nullptr;  // [batch_rows + 1] where each row begins in `order`

@@ -26,8 +26,8 @@ struct Targets {
   absl::Span<const float> labels;  // [n, label_width], row-major
   uint32_t label_width = 1;
   absl::Span<const float> weights;  // [n], 0 or more; empty: all 1
-  absl::Span<const uint64_t>
-      groups;  // [n], samples with equal ones are compared; for ranking losses
+  // [n], samples with equal ones are compared; for ranking losses.
+  absl::Span<const uint64_t> groups;
 };
 
 // Sorts sample numbers by group, keeping their order within a group.
