@@ -61,9 +61,8 @@ int main(int argc, char** argv) {
     return harsh ? Scenario::Harsh(of) : calm ? Scenario::Calm(of) : Scenario::Of(of);
   };
   std::vector<uint64_t> failed;
-  uint64_t events = 0, kills = 0, restarts = 0, set_aside = 0, lost_steps = 0, done = 0;
-  uint64_t moves = 0, suspensions = 0, rescales = 0;
-  absl::Duration simulated;
+  uint64_t done = 0;
+  tessera::simulator::Happened all;
   const absl::Time begin = absl::Now();
   absl::Time told = begin;
   uint64_t seed = first;
@@ -73,15 +72,7 @@ int main(int argc, char** argv) {
   };
   const auto count = [&](uint64_t ended, const Outcome& outcome) {
     ++done;
-    events += outcome.events;
-    kills += outcome.kills;
-    moves += outcome.moves;
-    suspensions += outcome.suspensions;
-    rescales += outcome.rescales;
-    restarts += outcome.restarts;
-    set_aside += outcome.set_aside;
-    lost_steps += outcome.lost_steps;
-    simulated += outcome.took;
+    all += outcome;
     if (!outcome.status.ok()) {
       failed.push_back(ended);
       std::printf("FAILED %s\n  %s\n", scenario_of(ended).ToString().c_str(),
@@ -115,8 +106,9 @@ int main(int argc, char** argv) {
       "%d seeds, %d failed; %.1f hours of virtual time with %d deaths, %d moves of partitions, %d "
       "suspensions, %d other numbers of workers, %d returns to a checkpoint, %d samples set aside, "
       "%d steps lost by partial recovery and %d events in %.1f s: %.0f seeds a minute\n",
-      done, failed.size(), absl::ToDoubleHours(simulated), kills, moves, suspensions, rescales,
-      restarts, set_aside, lost_steps, events, took * 60, static_cast<double>(done) / took);
+      done, failed.size(), absl::ToDoubleHours(all.took), all.kills, all.moves, all.suspensions,
+      all.rescales, all.restarts, all.set_aside, all.lost_steps, all.events, took * 60,
+      static_cast<double>(done) / took);
   for (const uint64_t seed : failed) {
     std::printf("again: tests/faults/simulate --seed %llu%s --verbose\n",
                 static_cast<unsigned long long>(seed), kind);

@@ -12,18 +12,35 @@
 
 namespace tessera::simulator {
 
-struct Outcome {
-  absl::Status status;  // what is wrong
-  uint64_t digest = 0;  // of all that happened
-  uint64_t events = 0;
+// How much happened in a simulation, or in several.
+struct Happened {
   absl::Duration took;  // in virtual time
+  uint64_t events = 0;
   uint64_t restarts = 0;
   uint64_t kills = 0;
-  uint64_t moves = 0;                      // of partitions, to the end
-  uint64_t suspensions = 0;                // after which the job was resumed
-  uint64_t rescales = 0;                   // that gave a job another number of workers
-  uint64_t set_aside = 0;                  // samples
-  uint64_t lost_steps = 0;                 // of a ps, by partial recovery
+  uint64_t moves = 0;        // of partitions, to the end
+  uint64_t suspensions = 0;  // after which the job was resumed
+  uint64_t rescales = 0;     // that gave a job another number of workers
+  uint64_t set_aside = 0;    // samples
+  uint64_t lost_steps = 0;   // of a ps, by partial recovery
+
+  Happened& operator+=(const Happened& more) {
+    took += more.took;
+    events += more.events;
+    restarts += more.restarts;
+    kills += more.kills;
+    moves += more.moves;
+    suspensions += more.suspensions;
+    rescales += more.rescales;
+    set_aside += more.set_aside;
+    lost_steps += more.lost_steps;
+    return *this;
+  }
+};
+
+struct Outcome : Happened {
+  absl::Status status;                     // what is wrong
+  uint64_t digest = 0;                     // of all that happened
   std::vector<CountingJob::Model> models;  // the jobs' results
 };
 

@@ -9,33 +9,21 @@ namespace {
 using testing::HasSubstr;
 
 TEST(SimulatorTest, EverySampleCountsOnceWhateverDies) {
-  uint64_t kills = 0;
-  uint64_t restarts = 0;
-  uint64_t set_aside = 0;
-  uint64_t lost_steps = 0;
-  uint64_t moves = 0;
-  uint64_t suspensions = 0;
-  uint64_t rescales = 0;
+  Happened all;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const Scenario scenario = Scenario::Of(seed);
     const Outcome outcome = Simulate(scenario);
     EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
-    kills += outcome.kills;
-    restarts += outcome.restarts;
-    set_aside += outcome.set_aside;
-    lost_steps += outcome.lost_steps;
-    moves += outcome.moves;
-    suspensions += outcome.suspensions;
-    rescales += outcome.rescales;
+    all += outcome;
   }
   // Something did happen.
-  EXPECT_GT(kills, 60u);
-  EXPECT_GT(restarts, 10u);
-  EXPECT_GT(set_aside, 0u);
-  EXPECT_GT(lost_steps, 0u);
-  EXPECT_GT(moves, 10u);
-  EXPECT_GT(suspensions, 10u);
-  EXPECT_GT(rescales, 10u);
+  EXPECT_GT(all.kills, 60u);
+  EXPECT_GT(all.restarts, 10u);
+  EXPECT_GT(all.set_aside, 0u);
+  EXPECT_GT(all.lost_steps, 0u);
+  EXPECT_GT(all.moves, 10u);
+  EXPECT_GT(all.suspensions, 10u);
+  EXPECT_GT(all.rescales, 10u);
 }
 
 // Each has shown a mistake once.
@@ -60,21 +48,17 @@ TEST(SimulatorTest, HarshSeedsThatFailedOnceDoNotAgain) {
 }
 
 TEST(SimulatorTest, WhereNothingFailsNoJobReturnsToACheckpoint) {
-  uint64_t moves = 0;
-  uint64_t suspensions = 0;
-  uint64_t rescales = 0;
+  Happened all;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const Scenario scenario = Scenario::Calm(seed);
     ASSERT_TRUE(scenario.NothingFails());
     const Outcome outcome = Simulate(scenario);
     EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
-    moves += outcome.moves;
-    suspensions += outcome.suspensions;
-    rescales += outcome.rescales;
+    all += outcome;
   }
-  EXPECT_GT(moves, 40u);
-  EXPECT_GT(suspensions, 40u);
-  EXPECT_GT(rescales, 10u);
+  EXPECT_GT(all.moves, 40u);
+  EXPECT_GT(all.suspensions, 40u);
+  EXPECT_GT(all.rescales, 10u);
 }
 
 TEST(SimulatorTest, ASeedAlwaysDoesTheSame) {
