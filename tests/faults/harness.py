@@ -19,8 +19,17 @@ BEST = ["evaluation.every_steps=60", "checkpoint.keep_best=true"]
 # Workers call each other, so they need servers.
 ALL_REDUCE = ["train.dense_gradients=all_reduce"]
 SERVING = {"worker": ["--listen", "127.0.0.1:0"], "spare": ["--listen", "127.0.0.1:0"]}
+# Many keys have been seen and have no row yet, at any moment.
+WAITING = ["tables.embedding.admission.after_sightings=20"]
+# Checkpoints of two layers each, so close to one another that kills meet them.
+SPILLED = [*SyncJob.wide, "checkpoint.every_steps=15"]
 # What a test may say of the way to the job's end (Run.check_course).
 COURSE = ("most_restarts", "least_restarts", "takeovers", "most_takeovers", "back_to")
+
+
+def spilling(t, ps=2):
+    """Flags of ps whose rows are on disk for the most part."""
+    return {f"ps-{i}": ["--memory", "16MiB", "--spill-dir", t.folder / f"spill-{i}"] for i in range(ps)}
 
 
 class FaultTest:

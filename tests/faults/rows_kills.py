@@ -1,11 +1,11 @@
-"""Rows 1 to 4 and 15: processes are killed, and the ps of a job resized."""
+"""Rows 1 to 4: processes are killed."""
 import time
 
 from cluster import Failure
-from harness import ALL_REDUCE, BEST, LOGGED, SERVING, SYNCED, Outcome, fault
+from harness import ALL_REDUCE, BEST, LOGGED, SERVING, SPILLED, SYNCED, WAITING, Outcome, fault, spilling
 from jobs import CountingJob, SyncJob
 from oracle import missing_counts
-from schedules import kill_at, kills_while, nothing, pause_at, random_kills, resize
+from schedules import kill_at, kills_while, nothing, pause_at, random_kills
 
 
 @fault(4, "nobody is disturbed: three ps give the model of two", once=True)
@@ -221,15 +221,6 @@ def random_logged_ps(t):
     t.identical(random_kills(t.draw, "ps"), sets=LOGGED, most_restarts=0)
 
 
-def spilling(t, ps=2):
-    """Flags of ps whose rows are on disk for the most part."""
-    return {f"ps-{i}": ["--memory", "16MiB", "--spill-dir", t.folder / f"spill-{i}"] for i in range(ps)}
-
-
-# Checkpoints of two layers each, so close to one another that kills meet them.
-SPILLED = [*SyncJob.wide, "checkpoint.every_steps=15"]
-
-
 @fault(2, "ps whose rows spill are killed at random, while they write checkpoints, too")
 def random_spilling_ps(t):
     t.identical(random_kills(t.draw, "ps"), sets=SPILLED, flags=spilling(t), timeout=500)
@@ -238,10 +229,6 @@ def random_spilling_ps(t):
 @fault(2, "ps whose rows spill are killed at random, and come back with their logs")
 def random_logged_spilling_ps(t):
     t.identical(random_kills(t.draw, "ps"), sets=[*SPILLED, *LOGGED], flags=spilling(t), most_restarts=0, timeout=500)
-
-
-# Many keys have been seen and have no row yet, at any moment.
-WAITING = ["tables.embedding.admission.after_sightings=20"]
 
 
 @fault(2, "a ps whose keys wait for their rows is killed, and all return to the checkpoint", once=True)
@@ -399,120 +386,3 @@ def random_at_end(t):
 @fault((1, 2, 3), "any processes of an async job with push logs are killed while it ends, and every sample counts once")
 def random_at_end_async(t):
     t.counted(kills_while(t.draw, ends=True), sets=LOGGED)
-
-
-# ---- row 15: other numbers of ps ------------------------------------------------------------------------------------------
-
-def check_moves(t, status, times, ps):
-    """Rows have moved so many times, and so many ps have them in the end."""
-    moved = [event["message"] for event in status["events"] if "partitions have moved" in event["message"]]
-    if len(moved) != times or len(status["partitions"]) != ps:
-        events = "; ".join(event["message"] for event in status["events"])
-        raise Failure(f"expected {times} moves, the last to {ps} ps; found partitions {status['partitions']} and the events: {events}")
-    t.notes.extend(moved)
-    return moved
-
-
-def resized_undisturbed(t, sets=()):
-    outcome = t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, sets=sets, most_restarts=0)
-    check_moves(t, outcome.status, 2, ps=3)
-
-
-@fault(15, "the ps are resized from 1 to 4 to 3 while it trains", once=True)
-def resized(t):
-    resized_undisturbed(t)
-
-
-@fault(15, "ps with push logs are resized from 1 to 4 to 3 while it trains", once=True)
-def logged_resized(t):
-    resized_undisturbed(t, LOGGED)
-
-
-@fault(15, "ps whose keys wait for their rows are resized from 1 to 4 to 3 while it trains", once=True)
-def waiting_resized(t):
-    resized_undisturbed(t, WAITING)
-
-
-@fault(15, "ps whose rows spill are resized from 1 to 4 to 3 while it trains", once=True)
-def spilling_resized(t):
-    def disturb(cluster, job_id):
-        cluster.wait_for_step(job_id, 50)
-        for ps in (4, 3):
-            cluster.tessera("scale", job_id, "--ps", ps)
-            cluster.wait(job_id, lambda s: "scaling" not in s, what="the end of the move")
-    outcome = t.identical(disturb, ps=4, ask_ps=1, sets=[*SyncJob.wide, "train.epochs=2", "checkpoint.every_steps=0"],
-                          most_restarts=0, flags=spilling(t, 4), timeout=500)
-    moved = check_moves(t, outcome.status, 2, ps=3)
-    if any("by the checkpoint" in message for message in moved):
-        raise Failure(f"expected moves from ps to ps, found {moved}")
-
-
-@fault(15, "the ps are balanced by the weight of partitions while it trains", once=True)
-def balanced(t):
-    def disturb(cluster, job_id):
-        cluster.wait_for_step(job_id, 300)
-        cluster.tessera("balance", job_id)
-        t.notes.append(cluster.wait_for_event(job_id, "of 4096 partitions"))
-        cluster.wait(job_id, lambda s: "scaling" not in s, what="the end of the move")
-    outcome = t.identical(disturb, most_restarts=0)
-    check_moves(t, outcome.status, 1, ps=2)
-
-
-@fault(15, "the ps are resized from 1 to 4 to 3 and processes killed", short=True)
-def resized_and_killed(t):
-    t.identical(resize(t.seed, (4, 3), kills=True), ps=4, ask_ps=1)
-
-
-@fault(15, "the ps of an async job are resized from 1 to 4 to 3 and processes killed, and every sample counts once")
-def async_resized_and_killed(t):
-    t.counted(resize(t.seed, (4, 3), kills=True, first=1000, every=1300), ps=4, ask_ps=1)
-
-
-@fault(15, "ps whose rows spill are resized from 1 to 4 to 3 and processes killed")
-def spilling_resized_and_killed(t):
-    t.identical(resize(t.seed, (4, 3), kills=True, first=50, every=60), ps=4, ask_ps=1, sets=SPILLED, flags=spilling(t, 4), timeout=500)
-
-
-@fault(15, "ps with push logs whose rows spill are resized from 1 to 4 to 3 and processes killed")
-def logged_spilling_resized_and_killed(t):
-    t.identical(resize(t.seed, (4, 3), kills=True, first=50, every=60), ps=4, ask_ps=1, sets=[*SPILLED, *LOGGED], flags=spilling(t, 4),
-                timeout=500)
-
-
-@fault(15, "ps with push logs are resized from 1 to 4 to 3 and processes killed")
-def logged_resized_and_killed(t):
-    t.identical(resize(t.seed, (4, 3), kills=True), ps=4, ask_ps=1, sets=LOGGED)
-
-
-def killed_unsaved(cluster, job_id):
-    """Rows move from 1 ps to 2, and both are killed before a checkpoint has them where they are now."""
-    cluster.wait_for_step(job_id, 150)
-    cluster.tessera("scale", job_id, "--ps", 2)
-    cluster.wait_for_event(job_id, "partitions have moved")
-    for ps in ("ps-1", "ps-0"):
-        cluster.kill(ps)
-        cluster.start(ps)
-        cluster.wait_for_event(job_id, f"{ps} is back with all that was pushed")
-    if (checkpoint := cluster.describe(job_id)["checkpoint"]):
-        raise Failure(f"{checkpoint} is there already: the fault came too late")
-
-
-# To write it takes so long that all of that happens before.
-UNSAVED = {"sets": [*LOGGED, "checkpoint.every_steps=0"], "environment": {"ps": {"TESSERA_FAILPOINTS": "ps.checkpoint.written=delay:3s@1"}},
-           "ps": 2, "ask_ps": 1, "most_restarts": 0}
-
-
-@fault(15, "ps with push logs are killed before a checkpoint has the rows that came to them, and the model is the same", once=True)
-def unsaved_killed(t):
-    t.identical(killed_unsaved, **UNSAVED)
-
-
-@fault(15, "ps with push logs of an async job are killed before a checkpoint has the rows that came to them, and every sample counts once",
-       once=True)
-def async_unsaved_killed(t):
-    t.counted(killed_unsaved, **UNSAVED)
-
-
-@fault(15, "ps with push logs of an async job are resized from 1 to 4 to 3 and processes killed, and every sample counts once")
-def async_logged_resized_and_killed(t):
-    t.counted(resize(t.seed, (4, 3), kills=True, first=1000, every=1300), ps=4, ask_ps=1, sets=LOGGED)
