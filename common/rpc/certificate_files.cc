@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/file_system.h"
-#include "common/log.h"
 #include "common/status_macros.h"
 
 namespace tessera {
@@ -35,9 +34,9 @@ absl::StatusOr<std::string> Read(const std::string& path) {
   return content;
 }
 
-// At least one.
-absl::StatusOr<std::vector<Owned<X509>>> ReadCertificates(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string content, Read(path));
+// Of the content of `path`; at least one.
+absl::StatusOr<std::vector<Owned<X509>>> Parse(const std::string& path,
+                                               const std::string& content) {
   const Owned<BIO> bio(BIO_new_mem_buf(content.data(), static_cast<int>(content.size())));
   std::vector<Owned<X509>> certificates;
   while (X509* const next = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
@@ -65,10 +64,7 @@ std::string ToString(const ASN1_TIME* time) {
 // The password of a key, which nobody is here to be asked for.
 int NoPassword(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*context*/) { return -1; }
 
-}  // namespace
-
-absl::Status CheckCertificates(const std::string& path) {
-  TESSERA_ASSIGN_OR_RETURN(const auto certificates, ReadCertificates(path));
+absl::Status CheckValid(const std::string& path, const std::vector<Owned<X509>>& certificates) {
   for (const Owned<X509>& certificate : certificates) {
     const ASN1_TIME* const from = X509_get0_notBefore(certificate.get());
     const ASN1_TIME* const until = X509_get0_notAfter(certificate.get());
@@ -80,47 +76,34 @@ absl::Status CheckCertificates(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status CheckKey(const std::string& path, const std::string& certificate) {
-  TESSERA_ASSIGN_OR_RETURN(const std::string content, Read(path));
-  const Owned<BIO> bio(BIO_new_mem_buf(content.data(), static_cast<int>(content.size())));
-  const Owned<EVP_PKEY> key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassword, nullptr));
-  if (key == nullptr) {
-    return Wrong(path,
+absl::Status CheckKey(const CertificateFiles& paths, const std::string& key, X509& certificate) {
+  const Owned<BIO> bio(BIO_new_mem_buf(key.data(), static_cast<int>(key.size())));
+  const Owned<EVP_PKEY> parsed(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassword, nullptr));
+  if (parsed == nullptr) {
+    return Wrong(paths.key,
                  "has no private key in PEM without a password (-----BEGIN PRIVATE KEY-----)");
   }
-  TESSERA_ASSIGN_OR_RETURN(const auto certificates, ReadCertificates(certificate));
-  if (X509_check_private_key(certificates.front().get(), key.get()) != 1) {
-    return Wrong(path, absl::StrCat("is not the key of the first certificate of ", certificate));
+  if (X509_check_private_key(&certificate, parsed.get()) != 1) {
+    return Wrong(paths.key,
+                 absl::StrCat("is not the key of the first certificate of ", paths.certificate));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckFiles(const std::string& ca, const std::string& certificate,
-                        const std::string& key) {
-  TESSERA_RETURN_IF_ERROR(CheckCertificates(ca));
-  if (certificate.empty()) return absl::OkStatus();
-  TESSERA_RETURN_IF_ERROR(CheckCertificates(certificate));
-  return CheckKey(key, certificate);
-}
+}  // namespace
 
-void CertificateWatch::Look() {
-  absl::MutexLock lock(&mu_);
-  const absl::Duration now = SystemClock().Monotonic();
-  if (now - looked_ < every_) return;
-  looked_ = now;
-  std::string complaint(CheckFiles(ca_, certificate_, key_).message());
-  if (complaint == complaint_) return;
-  if (complaint.empty()) {
-    SPDLOG_INFO("the certificates and keys are in order again");
-  } else {
-    SPDLOG_WARN("{}; new connections fail until that is mended", complaint);
-  }
-  complaint_ = std::move(complaint);
-}
-
-std::string CertificateWatch::complaint() const {
-  absl::MutexLock lock(&mu_);
-  return complaint_;
+absl::StatusOr<CertificateFiles> ReadInOrder(const CertificateFiles& paths) {
+  CertificateFiles held;
+  TESSERA_ASSIGN_OR_RETURN(held.ca, Read(paths.ca));
+  TESSERA_ASSIGN_OR_RETURN(const auto authorities, Parse(paths.ca, held.ca));
+  TESSERA_RETURN_IF_ERROR(CheckValid(paths.ca, authorities));
+  if (paths.certificate.empty()) return held;
+  TESSERA_ASSIGN_OR_RETURN(held.certificate, Read(paths.certificate));
+  TESSERA_ASSIGN_OR_RETURN(const auto chain, Parse(paths.certificate, held.certificate));
+  TESSERA_RETURN_IF_ERROR(CheckValid(paths.certificate, chain));
+  TESSERA_ASSIGN_OR_RETURN(held.key, Read(paths.key));
+  TESSERA_RETURN_IF_ERROR(CheckKey(paths, held.key, *chain.front()));
+  return held;
 }
 
 }  // namespace tessera

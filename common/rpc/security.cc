@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc/certificate_files.h"
 #include "common/status_macros.h"
 #include "grpcpp/security/auth_metadata_processor.h"
 #include "grpcpp/security/tls_credentials_options.h"
@@ -12,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr absl::Duration kLookAgain = absl::Minutes(1);
+constexpr int kRefreshSeconds = 1;  // of the certificates, and of gRPC's look at their copies
 // RFC 6750.
 constexpr char kAuthorization[] = "authorization";
 constexpr char kBearer[] = "Bearer ";
@@ -25,31 +24,26 @@ constexpr char kShownByServers[] = "shown by servers";
 
 class SendToken final : public grpc::MetadataCredentialsPlugin {
  public:
-  SendToken(std::shared_ptr<TokenFile> token, std::shared_ptr<CertificateWatch> watch)
-      : token_(std::move(token)), watch_(std::move(watch)) {}
+  explicit SendToken(std::shared_ptr<TokenFile> token) : token_(std::move(token)) {}
   bool IsBlocking() const override { return false; }
   const char* GetType() const override { return "tessera_token"; }
   grpc::Status GetMetadata(grpc::string_ref /*url*/, grpc::string_ref /*method*/,
                            const grpc::AuthContext& /*context*/,
                            std::multimap<grpc::string, grpc::string>* metadata) override {
-    watch_->Look();
     metadata->emplace(kAuthorization, absl::StrCat(kBearer, token_->Sent()));
     return grpc::Status::OK;
   }
 
  private:
   const std::shared_ptr<TokenFile> token_;
-  const std::shared_ptr<CertificateWatch> watch_;
 };
 
 class AskForToken final : public grpc::AuthMetadataProcessor {
  public:
-  AskForToken(std::shared_ptr<TokenFile> token, std::shared_ptr<CertificateWatch> watch)
-      : token_(std::move(token)), watch_(std::move(watch)) {}
+  explicit AskForToken(std::shared_ptr<TokenFile> token) : token_(std::move(token)) {}
   bool IsBlocking() const override { return false; }
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* /*context*/,
                        OutputMetadata* consumed, OutputMetadata* /*response*/) override {
-    watch_->Look();
     const auto found = metadata.find(kAuthorization);
     if (found == metadata.end()) {
       return {grpc::StatusCode::UNAUTHENTICATED, "this call needs a token (--token-file)"};
@@ -66,7 +60,6 @@ class AskForToken final : public grpc::AuthMetadataProcessor {
 
  private:
   const std::shared_ptr<TokenFile> token_;
-  const std::shared_ptr<CertificateWatch> watch_;
 };
 
 }  // namespace
@@ -84,21 +77,25 @@ absl::StatusOr<std::unique_ptr<Security>> Security::Load(const SecurityFiles& fi
     return absl::InvalidArgumentError(absl::StrCat("a certificate and its key go together; only ",
                                                    files.certificate, files.key, " is given"));
   }
-  TESSERA_RETURN_IF_ERROR(CheckFiles(files.ca, files.certificate, files.key));
+  TESSERA_ASSIGN_OR_RETURN(auto certificates,
+                           CertificatesInForce::Open(
+                               {.ca = files.ca, .certificate = files.certificate, .key = files.key},
+                               absl::Seconds(kRefreshSeconds)));
   std::shared_ptr<TokenFile> token;
   if (!files.token.empty()) {
     TESSERA_ASSIGN_OR_RETURN(token, TokenFile::Open(files.token));
   }
-  return std::unique_ptr<Security>(new Security(files, std::move(token)));
+  return std::unique_ptr<Security>(new Security(files, std::move(token), std::move(certificates)));
 }
 
-Security::Security(const SecurityFiles& files, std::shared_ptr<TokenFile> token)
-    : files_(files),
+Security::Security(SecurityFiles files, std::shared_ptr<TokenFile> token,
+                   std::unique_ptr<CertificatesInForce> certificates)
+    : files_(std::move(files)),
       token_(std::move(token)),
-      watch_(
-          std::make_shared<CertificateWatch>(files.ca, files.certificate, files.key, kLookAgain)),
+      certificates_(std::move(certificates)),
       provider_(std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
-          files.key, files.certificate, files.ca, kRefreshSeconds)) {}
+          certificates_->chain_and_key(), certificates_->chain_and_key(),
+          certificates_->authorities(), kRefreshSeconds)) {}
 
 std::shared_ptr<grpc::ChannelCredentials> Security::ForChannels() const {
   grpc::experimental::TlsChannelCredentialsOptions options;
@@ -112,7 +109,7 @@ std::shared_ptr<grpc::ChannelCredentials> Security::ForChannels() const {
   std::shared_ptr<grpc::ChannelCredentials> tls = grpc::experimental::TlsCredentials(options);
   if (token_ == nullptr) return tls;
   return grpc::CompositeChannelCredentials(
-      tls, grpc::MetadataCredentialsFromPlugin(std::make_unique<SendToken>(token_, watch_)));
+      tls, grpc::MetadataCredentialsFromPlugin(std::make_unique<SendToken>(token_)));
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Security::ForServers() const {
@@ -126,7 +123,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Security::ForServers() 
   options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
   std::shared_ptr<grpc::ServerCredentials> credentials =
       grpc::experimental::TlsServerCredentials(options);
-  credentials->SetAuthMetadataProcessor(std::make_shared<AskForToken>(token_, watch_));
+  credentials->SetAuthMetadataProcessor(std::make_shared<AskForToken>(token_));
   return credentials;
 }
 

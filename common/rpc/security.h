@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/rpc/certificate_files.h"
+#include "common/rpc/certificates_in_force.h"
 #include "common/rpc/token_file.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
@@ -30,16 +30,12 @@ struct SecurityFiles {
 };
 
 // TLS for what a process serves and calls. All files are watched: what is put in their place counts
-// for new connections, and the token for new calls, within a second or two; connections that there
-// are stay as they are. A file that is gone leaves what was there before in force. A key that does
-// not belong to its certificate fails new connections until it does: whoever replaces both replaces
-// their folder, or a link to it. That, and a certificate that is not valid by now, is logged where
-// calls are made with a token, or taken, within a minute. Thread-safe; outlives the servers and
-// channels made with it.
+// for new connections, and the token for new calls, within three seconds; connections that there
+// are stay as they are. Certificates and keys that are not in order (see CertificatesInForce) and
+// files that are gone are logged, and leave what was there before in force. Thread-safe; outlives
+// the servers and channels made with it.
 class Security {
  public:
-  static constexpr int kRefreshSeconds = 1;
-
   // INVALID_ARGUMENT: a file is missing, is no PEM, has expired, or they do not belong together;
   // the message names it.
   static absl::StatusOr<std::unique_ptr<Security>> Load(const SecurityFiles& files);
@@ -50,11 +46,12 @@ class Security {
   const std::string& server_name() const { return files_.server_name; }
 
  private:
-  Security(const SecurityFiles& files, std::shared_ptr<TokenFile> token);
+  Security(SecurityFiles files, std::shared_ptr<TokenFile> token,
+           std::unique_ptr<CertificatesInForce> certificates);
 
   const SecurityFiles files_;
   const std::shared_ptr<TokenFile> token_;  // null: none
-  const std::shared_ptr<CertificateWatch> watch_;
+  const std::unique_ptr<CertificatesInForce> certificates_;
   const std::shared_ptr<grpc::experimental::CertificateProviderInterface> provider_;
 };
 

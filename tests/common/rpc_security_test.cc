@@ -1,4 +1,4 @@
-#include "common/rpc/certificate_files.h"
+#include "common/rpc/certificates_in_force.h"
 #include "common/rpc/security.h"
 
 #include <chrono>
@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/file_system.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
@@ -160,19 +161,25 @@ TEST_F(RpcSecurity, WhoServesAndCallsTakesUpBothItsFiles) {
   }
 }
 
-TEST_F(RpcSecurity, AKeyThatDoesNotBelongToItsCertificateFailsNewConnectionsUntilItDoes) {
-  Client client(certificates_.ForClient());
-  const auto kept = client.Connect(server_->address());
-  ASSERT_EQ(Call(kept).code(), StatusCode::kUnimplemented);
+// Replaced one by one, as by hand; gRPC alone refuses all connections in between.
+TEST_F(RpcSecurity, AKeyWhoseCertificateIsNotThereYetLeavesTheOldPairInForce) {
+  SecurityFiles old = certificates_.ForClient();
+  old.ca = certificates_.Path("old.crt");
   certificates_.Run(
-      "cp server.key good.key; openssl genpkey -algorithm EC -pkeyopt "
-      "ec_paramgen_curve:prime256v1 -out server.key 2>/dev/null");
-  EXPECT_TRUE(
-      Eventually([&] { return CallBy(certificates_.ForClient()) == StatusCode::kUnavailable; }));
-  EXPECT_EQ(Call(kept).code(), StatusCode::kUnimplemented);
-  certificates_.Run("mv good.key server.key");
-  EXPECT_TRUE(
-      Eventually([&] { return CallBy(certificates_.ForClient()) == StatusCode::kUnimplemented; }));
+      "cp ca.crt old.crt; mkdir kept; cp server.crt server.key kept; mkdir new; cp -p ca.crt "
+      "ca.key "
+      "new");
+  certificates_.Run(SourcePath("deploy/make-certificates") + " new --new-ca >/dev/null");
+  certificates_.Run("mv new/ca.crt ca.crt; mv new/server.key server.key");
+  const absl::Time until = absl::Now() + absl::Seconds(4);
+  while (absl::Now() < until) {
+    EXPECT_EQ(CallBy(old), StatusCode::kUnimplemented);
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  certificates_.Run("mv new/server.crt server.crt");
+  EXPECT_TRUE(Eventually([&] { return CallBy(old) == StatusCode::kUnavailable; }))
+      << "the new pair is not taken up";
+  EXPECT_EQ(CallBy(certificates_.ForClient()), StatusCode::kUnimplemented);
 }
 
 TEST_F(RpcSecurity, FilesThatAreGoneLeaveWhatWasThere) {
@@ -255,18 +262,34 @@ TEST(RpcSecurityFiles, WhatIsWrongWithAFileIsSaidBeforeItIsUsed) {
 TEST(RpcSecurityFiles, WhatIsPutInTheirPlaceIsLookedAtWhileAProcessRuns) {
   const Certificates certificates("watch");
   const SecurityFiles files = certificates.ForServer();
-  CertificateWatch watch(files.ca, files.certificate, files.key, absl::ZeroDuration());
-  CertificateWatch later(files.ca, files.certificate, files.key, absl::Hours(1));
-  watch.Look();
-  EXPECT_EQ(watch.complaint(), "");
+  const CertificateFiles paths = {
+      .ca = files.ca, .certificate = files.certificate, .key = files.key};
+  const auto watch = CertificatesInForce::Open(paths, absl::Milliseconds(10));
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  const auto copy = [&] {
+    return ReadWholeFile(PosixFileSystem(), (*watch)->chain_and_key()).value();
+  };
+  const auto held = [&] {
+    return ReadWholeFile(PosixFileSystem(), files.certificate).value() + "\n" +
+           ReadWholeFile(PosixFileSystem(), files.key).value();
+  };
+  const std::string before = held();
+  EXPECT_EQ(copy(), before);
+  EXPECT_EQ((*watch)->complaint(), "");
   certificates.Run("cp server.key kept; cp ca.key server.key");
-  watch.Look();
-  later.Look();
-  EXPECT_THAT(watch.complaint(), HasSubstr("server.key: is not the key of the first certificate"));
-  EXPECT_EQ(later.complaint(), "") << "it is not time";
+  EXPECT_TRUE(Eventually([&] { return !(*watch)->complaint().empty(); }));
+  EXPECT_THAT((*watch)->complaint(),
+              HasSubstr("server.key: is not the key of the first certificate"));
+  EXPECT_EQ(copy(), before);
   certificates.Run("cp kept server.key");
-  watch.Look();
-  EXPECT_EQ(watch.complaint(), "");
+  EXPECT_TRUE(Eventually([&] { return (*watch)->complaint().empty(); }));
+  certificates.Make();
+  EXPECT_TRUE(Eventually([&] { return copy() == held(); }));
+  EXPECT_NE(copy(), before);
+  certificates.Run("rm ca.crt");
+  EXPECT_TRUE(Eventually([&] { return !(*watch)->complaint().empty(); }));
+  EXPECT_THAT(ReadWholeFile(PosixFileSystem(), (*watch)->authorities()).value(),
+              HasSubstr("BEGIN CERTIFICATE"));
 }
 
 // As of `--token-file <(get-token)`.
