@@ -97,6 +97,8 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
     if (record == nullptr || !IsFinished(record->status().state())) continue;
     joined.welcome.add_ended_jobs(id);
   }
+  joined.welcome.set_cluster(options_.cluster);
+  joined.welcome.set_forgotten_below(jobs_.ForgottenBelow());
   if (joined.replaced.has_value()) OnDeath(*joined.replaced, now);
   for (JobRun* run : Runs()) {
     if (hello.kind() != v1::PS) break;

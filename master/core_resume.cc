@@ -117,6 +117,7 @@ absl::Status MasterCore::ResumeRun(const std::map<std::string, std::string>& sta
   options.owner = {map.owner().begin(), map.owner().end()};
   options.saved = saved;
   options.counts = &counts_;
+  options.cluster = options_.cluster;
   options.stuck_after = options_.stuck_after;
   slots_.try_emplace(number, record)
       .first->second.Begin(std::make_unique<JobRun>(&jobs_, record, std::move(options), now));

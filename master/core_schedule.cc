@@ -418,6 +418,7 @@ void MasterCore::StartRun(v1::JobRecord* record, RunOptions options, const Now& 
   if (status.state() != v1::RUNNING) jobs_.Move(record, v1::RUNNING, "", "", now.wall);
   jobs_.Touch(record);
   options.counts = &counts_;
+  options.cluster = options_.cluster;
   options.partitions = options_.partitions;
   options.stuck_after = options_.stuck_after;
   JobSlot& slot = slots_.try_emplace(record->number(), record).first->second;

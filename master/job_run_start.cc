@@ -165,6 +165,7 @@ void JobRun::Open(const Now& now) {
 v1::OpenJobRequest JobRun::OpenRequest(uint32_t part) const {
   v1::OpenJobRequest request;
   request.set_job_id(record_->status().job_id());
+  request.set_cluster(options_.cluster);
   request.set_generation(generation());
   request.set_seed(spec().seed());
   request.set_workers(static_cast<uint32_t>(options_.workers.size()));

@@ -33,6 +33,8 @@ class JobTable {
   // Those, and the ones that a user has suspended; the oldest first.
   std::vector<v1::JobRecord*> Unfinished();
   std::vector<v1::JobRecord*> NewestFirst();
+  // All jobs with lower numbers have ended and are forgotten. 0: there is none.
+  uint64_t ForgottenBelow() const { return jobs_.empty() ? 0 : jobs_.begin()->first; }
   // "job-2, job-1": for messages about ids that do not exist.
   std::string KnownIds();
 

@@ -52,6 +52,7 @@ struct RunOptions {
   std::string final_checkpoint;
   // The one to take where that is gone or damaged; empty: none.
   std::string fallback_checkpoint;
+  std::string cluster;       // MasterCore::Options::cluster
   bool resumed = false;      // it was suspended
   Counts* counts = nullptr;  // borrowed, outlives the run
   // How long a ps that is lost, and has a push log, may stay away before the job goes back to its

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
@@ -237,6 +238,17 @@ void Jobs::RemoveLogs(const std::string& job_id) {
   const absl::Status gone =
       push_log::RemoveLogsBefore(*options_.files, options_.log_root, job_id, UINT64_MAX);
   if (!gone.ok()) SPDLOG_WARN("job {}: its push log stays: {}", job_id, gone.ToString());
+}
+
+void Jobs::RemoveForgotten(const std::string& cluster, uint64_t below) {
+  if (cluster.empty()) return;
+  for (const std::string& id : Logged()) {
+    uint64_t number = 0;  // NAME-NUMBER
+    if (!absl::SimpleAtoi(absl::string_view(id).substr(id.rfind('-') + 1), &number)) continue;
+    // Another cluster's may be one that goes on.
+    if (number >= below) continue;
+    if (push_log::ClusterOf(*options_.files, options_.log_root, id) == cluster) RemoveLogs(id);
+  }
 }
 
 absl::Status Jobs::Take(const std::string& job_id, uint64_t generation,

@@ -76,6 +76,10 @@ class Jobs {
   std::vector<std::string> Logged() const;
   // Of a job that has ended, and is not open.
   void RemoveLogs(const std::string& job_id) ABSL_LOCKS_EXCLUDED(mu_);
+  // Removes the logs of the cluster's jobs whose numbers are below `below`: they have ended, and
+  // its master has forgotten them. Logs of other clusters, and those that do not say whose they
+  // are, stay.
+  void RemoveForgotten(const std::string& cluster, uint64_t below) ABSL_LOCKS_EXCLUDED(mu_);
   // Every call that waits is answered with `reason`, and what was closed before is forgotten: the
   // next master counts generations anew. Returns the shards: whoever drops them frees their rows,
   // which takes time.

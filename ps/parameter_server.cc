@@ -146,10 +146,10 @@ class ParameterServerImpl final : public ParameterServer {
   }
   void Join(const v1::Welcome& welcome) {
     SPDLOG_INFO("joined as {} (incarnation {})", welcome.name(), welcome.incarnation());
-    if (welcome.ended_jobs().empty()) return;
     // In a task, because it may take time and this is the thread of the heartbeats.
-    administration_.Run([this, ids = welcome.ended_jobs()] {
-      for (const std::string& id : ids) jobs_.RemoveLogs(id);
+    administration_.Run([this, welcome] {
+      for (const std::string& id : welcome.ended_jobs()) jobs_.RemoveLogs(id);
+      jobs_.RemoveForgotten(welcome.cluster(), welcome.forgotten_below());
     });
   }
   bool IsFatal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !fatal_.ok(); }

@@ -26,6 +26,10 @@ inline std::string ReceivedFolder(absl::string_view root, absl::string_view job_
   return absl::StrCat(GenerationFolder(root, job_id, generation), kReceived);
 }
 
+// The cluster that all logs of the job were opened for (OpenJobRequest.cluster); empty: a log does
+// not say it or cannot be read, or they say different ones.
+std::string ClusterOf(FileSystem& files, absl::string_view root, absl::string_view job_id);
+
 // Removes the logs of generations before that one, those of what was received for it and before,
 // and the job's folder if it is empty then. The error is that of the first that stays behind.
 absl::Status RemoveLogsBefore(FileSystem& files, absl::string_view root, absl::string_view job_id,

@@ -294,5 +294,27 @@ TEST_F(CoreJobsTest, APsThatComesBackLearnsWhichOfItsPushLogsNobodyWillAskFor) {
   EXPECT_THAT(welcome->ended_jobs(), testing::ElementsAre(done));
 }
 
+TEST_F(CoreJobsTest, APsLearnsWhichJobsAreForgottenAndWhoseItsLogsAre) {
+  options_.cluster = "00c1a55e00c1a55e";
+  StartMaster();
+  std::vector<std::string> ids;
+  for (size_t i = 0; i < JobTable::kFinishedKept + 2; ++i) {
+    ids.push_back(Submit(SmallJob(), 1, 1));
+    ASSERT_TRUE(core_->Cancel(ids.back(), now_).ok());
+    Advance(absl::Milliseconds(1));
+  }
+  JoinAll(1, 1);
+  const std::string runs = Submit(SmallJob(), 1, 1);
+  RunUntilStep(runs, 4);
+  EXPECT_EQ(opens_.back().calls[0].second.cluster(), options_.cluster);
+  v1::Hello hello = HelloOf(v1::PS, "ps-7");
+  for (const std::string& id : {ids[0], ids[1], ids[2], runs}) hello.add_logged_jobs(id);
+  const auto welcome = core_->Join(hello, now_);
+  ASSERT_TRUE(welcome.ok());
+  EXPECT_EQ(welcome->cluster(), options_.cluster);
+  EXPECT_EQ(welcome->forgotten_below(), 3u);
+  EXPECT_THAT(welcome->ended_jobs(), testing::ElementsAre(ids[2]));
+}
+
 }  // namespace
 }  // namespace tessera::master

@@ -186,6 +186,34 @@ TEST_F(JobsTest, LeavesNoFolderOfAJobThatIsOver) {
   EXPECT_THAT(files_.Files(), testing::IsEmpty());
 }
 
+TEST_F(JobsTest, LogsOfJobsThatTheMasterHasForgottenGoAndThoseOfOtherClustersStay) {
+  Jobs jobs({.clock = &clock_, .files = &files_, .checkpoint_root = "root", .log_root = "logs"});
+  const auto log = [&](const std::string& id, const std::string& cluster) {
+    v1::OpenJobRequest request = Whole(Job({SgdTable("t", 1, v1::ASYNC)}));
+    request.set_job_id(id);
+    request.set_push_log(v1::RecoverySpec::ASYNC);
+    request.set_cluster(cluster);
+    ASSERT_OK(jobs.Open(request));
+  };
+  log("a-7", "ours");
+  log("a-b-8", "ours");
+  log("a-9", "ours");
+  log("b-7", "theirs");
+  log("c-7", "");  // as an earlier version did
+  log("open-6", "ours");
+  jobs.RemoveForgotten("ours", 9);
+  EXPECT_EQ(jobs.Logged().size(), 6u) << "they are open";
+  jobs.CloseAll(absl::UnavailableError("killed"));
+  log("open-6", "ours");
+  ASSERT_OK(files_.CreateFolder("logs/d-5/1"));
+  ASSERT_OK(files_.Create("logs/d-5/1/00000001.log"));  // it cannot be read
+  jobs.RemoveForgotten("", 9);
+  jobs.RemoveForgotten("ours", 0);
+  EXPECT_EQ(jobs.Logged().size(), 7u);
+  jobs.RemoveForgotten("ours", 9);
+  EXPECT_THAT(jobs.Logged(), testing::UnorderedElementsAre("a-9", "b-7", "c-7", "d-5", "open-6"));
+}
+
 TEST_F(JobsTest, AGenerationThatBeginsWhileTheOneBeforeIsRemovedKeepsItsLog) {
   Jobs jobs({.clock = &clock_, .files = &watched_, .checkpoint_root = "root", .log_root = "logs"});
   v1::OpenJobRequest request = Whole(Job({SgdTable("t", 1, v1::ASYNC)}));
