@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-// How long to wait before the next try: doubles from `first` to `longest`, each time shortened by a
-// random factor in [0.5, 1), so that many callers who failed together do not come back together.
-// Not thread-safe.
+// Says how long to wait before the next try: the wait doubles from `first` to `longest`. A random
+// factor in [0.5, 1) shortens each wait, so that many callers who failed together do not come back
+// together. Not thread-safe.
 class Backoff {
  public:
   struct Options {
@@ -28,7 +28,7 @@ class Backoff {
     next_ = std::min(next_ * 2, options_.longest);
     return wait;
   }
-  // After a success.
+  // Call after a success.
   void Reset() { next_ = options_.first; }
 
  private:

@@ -4,18 +4,18 @@
 
 namespace tessera {
 
-// Time as cores see it; tests inject one that they move by hand. Thread-safe.
+// The time source of all code; tests inject a clock that they move by hand. Thread-safe.
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Since some fixed moment; never goes back, whatever happens to the wall clock. For leases,
+  // Time since some fixed moment; never goes back, whatever happens to the wall clock. For leases,
   // deadlines and rates.
   virtual absl::Duration Monotonic() const = 0;
-  // For people and file names only.
+  // The wall clock's time, for people and file names only.
   virtual absl::Time Wall() const = 0;
 };
 
-// The machine's clocks. Lives for ever.
+// A clock that reads the machine's clocks. Lives forever.
 const Clock& SystemClock();
 
 }  // namespace tessera

@@ -9,12 +9,12 @@
 
 namespace tessera {
 
-// Named places in the programs where tests switch a fault on: a crash, an error, a delay, at the
-// n-th time that a thread comes by. Off unless armed, and then one relaxed load each. State of the
-// whole process, thread-safe.
+// Named places in the programs where tests inject a fault: a crash, an error or a delay, at the
+// n-th time that a thread of the process passes. All are off unless armed; a place then costs one
+// relaxed load. The state belongs to the whole process and is thread-safe.
 struct FailpointPlace {
   std::string_view name;
-  bool fails;  // can answer with an error
+  bool fails;  // the place can return an error
   std::string_view where;
 };
 inline constexpr FailpointPlace kFailpoints[] = {
@@ -53,13 +53,13 @@ namespace internal_failpoint {
 
 inline std::atomic<bool> armed{false};
 
-// Does not compile for an unknown name, nor for a place that cannot fail where one is wanted.
+// Fails to compile for an unknown name, and for a place whose `fails` is not kFails.
 template <bool kFails>
 class Name {
  public:
-  // NOLINTNEXTLINE(google-explicit-constructor): written as a string.
+  // NOLINTNEXTLINE(google-explicit-constructor): callers write the name as a string.
   consteval Name(const char* name) : index_(0) {
-    while (kFailpoints[index_].name != name) ++index_;  // beyond the end: a compiler's error
+    while (kFailpoints[index_].name != name) ++index_;  // past the end: a compile error
     if (kFailpoints[index_].fails != kFails) throw "the table says otherwise whether it fails";
   }
   constexpr size_t index() const { return index_; }
@@ -72,12 +72,12 @@ absl::Status Hit(size_t index);
 
 }  // namespace internal_failpoint
 
-// At a place that can fail: UNAVAILABLE where an error is due.
+// Call at a place that can fail. UNAVAILABLE: a rule injects an error now.
 inline absl::Status Failpoint(internal_failpoint::Name<true> name) {
   if (!internal_failpoint::armed.load(std::memory_order_relaxed)) return absl::OkStatus();
   return internal_failpoint::Hit(name.index());
 }
-// At one that cannot: it may end the process, or take time.
+// Call at a place that cannot fail. A rule may end the process here, or delay it.
 inline void PassFailpoint(internal_failpoint::Name<false> name) {
   if (!internal_failpoint::armed.load(std::memory_order_relaxed)) return;
   internal_failpoint::Hit(name.index()).IgnoreError();
@@ -85,10 +85,11 @@ inline void PassFailpoint(internal_failpoint::Name<false> name) {
 
 inline constexpr char kFailpointsVariable[] = "TESSERA_FAILPOINTS";
 
-// "name=action@when;...", e.g. "ps.push_log.synced=crash@3;worker.push.send=delay:200ms@2-5".
-// Actions: crash (as kill -9 would), error, delay:DURATION. When: hit N, N-M, N- (from N on), N+K
-// (N, N+K, N+2K, ...); without it every hit. Called once, in main, before threads start; null and
-// "" arm nothing. INVALID_ARGUMENT says what is wrong and which names there are.
+// Arms the rules "name=action@when;...", e.g.
+// "ps.push_log.synced=crash@3;worker.push.send=delay:200ms@2-5". Actions: crash (as kill -9 would),
+// error, delay:DURATION. `when` selects hits: N, N-M, N- (from N on), N+K (N, N+K, N+2K, ...);
+// without it the rule applies to every hit. main calls this once, before threads start; null and ""
+// arm nothing. INVALID_ARGUMENT says what is wrong, and for an unknown name lists the known ones.
 absl::Status ArmFailpoints(const char* rules);
 // For tests.
 void DisarmFailpoints();

@@ -7,12 +7,11 @@
 
 namespace tessera {
 
-// Whether the folder's disk has less for this process than a small file takes.
+// Whether the folder's disk has less space for this process than a small file takes.
 bool IsFull(const std::string& folder);
-// For messages: "no room in FOLDER (8192 bytes free)".
+// The text "no room in FOLDER (8192 bytes free)", for messages.
 std::string NoRoomIn(const std::string& folder);
-// Writes a small file into the folder and takes it away again. RESOURCE_EXHAUSTED: the disk is
-// full.
+// Writes a small file into the folder and removes it again. RESOURCE_EXHAUSTED: the disk is full.
 absl::Status CheckRoom(FileSystem& fs, const std::string& folder);
 
 }  // namespace tessera

@@ -16,7 +16,7 @@ TESSERA_HOST_DEVICE constexpr uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Order matters: MixPair(a, b) != MixPair(b, a).
+// Mixes two numbers; order matters: MixPair(a, b) != MixPair(b, a).
 TESSERA_HOST_DEVICE constexpr uint64_t MixPair(uint64_t a, uint64_t b) {
   return Mix64(Mix64(a) ^ b);
 }

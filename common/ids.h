@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// A number that names something: comparable and hashable, and not to be mixed up with another kind
-// of number.
+// A number that identifies something: comparable, hashable, and of a type of its own, so that the
+// compiler tells kinds of numbers apart.
 template <typename Tag, typename T>
 class Id {
  public:
@@ -30,7 +30,7 @@ class Id {
 using PartitionId = Id<struct PartitionTag, uint32_t>;
 // Index of a table in JobTables(spec).
 using TableIndex = Id<struct TableTag, uint32_t>;
-// Of a worker within its job, 0 .. workers-1.
+// Number of a worker within its job, 0 .. workers-1.
 using Rank = Id<struct RankTag, uint32_t>;
 
 }  // namespace tessera

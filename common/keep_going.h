@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-// Asked between the pieces of long work, which ends with the first error that it returns. The
-// default of functions that take one is absl::OkStatus: never.
+// Long work calls this between its pieces and ends with the first error that it returns. The
+// default of functions that take one is absl::OkStatus: never end early.
 using KeepGoing = absl::FunctionRef<absl::Status()>;
 
 }  // namespace tessera

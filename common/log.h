@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// Log lines go to stderr as "2026-01-02 03:04:05.678 I ps-0] text". Called once, in main. `level`
+// Sends log lines to stderr as "2026-01-02 03:04:05.678 I ps-0] text". main calls it once. `level`
 // is one of trace, debug, info, warning, error, off.
 void InitLog(absl::string_view process, absl::string_view level);
 

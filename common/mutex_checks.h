@@ -4,10 +4,10 @@
 
 namespace tessera {
 
-// absl::Mutex looks for deadlocks at every lock within a lock unless it was itself compiled for
-// release, which Debian's is not: such a lock takes 3 times as long, and 5 times in two threads,
-// which share what it remembers. gRPC's own locks are of this kind too. Switches that off in
-// release builds, where tests have done it before. Called once, in main.
+// Switches absl's deadlock detection off in release builds; debug tests keep it on. absl::Mutex, as
+// Debian compiles it, checks for deadlocks at every lock taken while another is held, also for
+// gRPC's locks: such a lock takes 3 times as long, and 5 times in two threads, which share the
+// detector's state. main calls this once.
 inline void EndMutexChecks() {
 #ifdef NDEBUG
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

@@ -4,8 +4,7 @@
 
 namespace tessera {
 
-// The least multiple of `to`, which is not 0, that is not below `value`; 0 where value + to
-// is above 2^64.
+// The least multiple of `to` (not 0) that is not below `value`; 0 if value + to exceeds 2^64.
 constexpr uint64_t RoundUp(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace tessera

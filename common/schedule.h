@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// The learning rate's multiplier at a step, counted from 0; the plateau rule's factor comes besides
+// The learning rate's multiplier at a step, counted from 0, without the plateau rule's factor
 // (EvaluationRules::plateau_scale). Pure: the product of
 // - warm-up: (step + 1) / warmup_steps while step < warmup_steps;
 // - decay, from decay_start on: end + (1 - end) d(t), t = (step - decay_start) / decay_steps, at
@@ -16,27 +16,27 @@ namespace tessera {
 // - stairs: factor^n, n = floor(step / every), or the number of `at` that step has reached.
 double ScheduleValue(const v1::ScheduleSpec& spec, uint64_t step);
 
-// What is remembered between evaluations: the fields of v1::Position with the same names.
+// The state that is kept between evaluations: the fields of v1::Position with the same names.
 struct EvaluationRules {
-  double plateau_scale = 1;     // the factor that the plateau rule has made so far
+  double plateau_scale = 1;     // the product of the plateau rule's cuts so far
   uint32_t plateau_misses = 0;  // evaluations without improvement since the last improvement or cut
   uint32_t stop_misses = 0;     // evaluations without improvement since the last improvement
   bool has_best = false;
-  double best = 0;  // of the monitored metric
+  double best = 0;  // best value of the monitored metric
 };
 EvaluationRules EvaluationRulesFrom(const v1::Position& position);
 void StoreEvaluationRules(const EvaluationRules& rules, v1::Position& position);
 
 struct EvaluationOutcome {
-  EvaluationRules rules;  // from now on
-  bool improved = false;  // the best so far
+  EvaluationRules rules;  // the new state
+  bool improved = false;  // the metric is the best so far
   bool cut = false;       // the plateau rule lowered the rate
   bool stop = false;      // early stopping ends the training
 };
 
-// What follows from one more evaluation. An improvement is better than the best so far by
-// stopping.min_delta or more (any amount if that is 0); the first number always is one. NaN, of
-// data that the metric is not defined on, changes nothing.
+// Applies the rules to one more evaluation. A metric improves if it is better than the best so far
+// by stopping.min_delta or more (any amount if that is 0); the first number always improves. NaN,
+// for data on which the metric is undefined, changes nothing.
 EvaluationOutcome FollowEvaluation(const EvaluationRules& rules, double metric,
                                    bool higher_is_better, const v1::PlateauSpec& plateau,
                                    const v1::EarlyStoppingSpec& stopping);

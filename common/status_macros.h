@@ -5,14 +5,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// TESSERA_RETURN_IF_ERROR(expr): leaves the function with expr's status unless it is OK.
+// TESSERA_RETURN_IF_ERROR(expr): returns expr's status from the function unless it is OK.
 #define TESSERA_RETURN_IF_ERROR(expr)                                                      \
   do {                                                                                     \
     if (absl::Status tessera_status = (expr); !tessera_status.ok()) return tessera_status; \
   } while (false)
 
-// TESSERA_ASSIGN_OR_RETURN(lhs, expr): lhs = the value of a StatusOr, or leaves the function with
-// its status.
+// TESSERA_ASSIGN_OR_RETURN(lhs, expr): sets lhs to the value of a StatusOr, or returns its status
+// from the function.
 #define TESSERA_ASSIGN_OR_RETURN(lhs, expr) \
   TESSERA_ASSIGN_OR_RETURN_IMPL(TESSERA_CONCAT(tessera_or_, __LINE__), lhs, expr)
 #define TESSERA_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr) \

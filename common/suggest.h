@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// The name nearest to `wanted` by edit distance without regard to case; empty when none is near
-// (more than a third of its letters differ).
+// The name nearest to `wanted` by edit distance without regard to case; empty if none is near. A
+// near name differs in at most a third of the letters of `wanted`.
 std::string NearestName(absl::string_view wanted, const std::vector<std::string>& names);
 
 // The end of a message about an unknown name: `did you mean "x"?`, or else `known are a, b, c` (the

@@ -13,12 +13,12 @@
 
 namespace tessera {
 
-// Threads that share the parts of a piece of work with the thread that has it. Thread-safe; no call
-// may be running when it is destroyed.
+// Threads that run parts of a caller's work together with the caller. Thread-safe; no call may be
+// running when the pool is destroyed.
 class TaskPool {
  public:
-  // `threads` besides the callers', or as many of them as the system has; 0: every call runs in its
-  // caller alone.
+  // Starts `threads` threads besides the callers', or as many as the system gives; 0: the caller
+  // runs all its work alone.
   explicit TaskPool(int threads);
   ~TaskPool();
   TaskPool(const TaskPool&) = delete;
@@ -26,11 +26,11 @@ class TaskPool {
 
   int threads() const { return static_cast<int>(threads_.size()); }
 
-  // task(0) to task(tasks - 1), each once, in the pool and in the caller, begun in this order;
-  // returns when all have ended. Calls of several threads share the pool. A task may call RunAll.
+  // Runs task(0) to task(tasks - 1), each once, in the pool and in the caller, begun in this order;
+  // returns when all have ended. Calls from several threads share the pool. A task may call RunAll.
   void RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) ABSL_LOCKS_EXCLUDED(mu_);
-  // Runs it in the pool, before parts that nobody has begun; without threads, in the caller. Who
-  // posts waits for its end before the pool goes.
+  // Runs `task` in the pool, before parts of RunAll that have not begun; without threads, in the
+  // caller. Whoever posts a task waits for its end before the pool is destroyed.
   void Post(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -42,18 +42,18 @@ class TaskPool {
     size_t ended = 0;
   };
 
-  // Takes the batch's next task and runs it; false: none is left. The batch leaves the queue with
-  // its last task.
+  // Takes the batch's next task and runs it; false: none is left. The batch leaves the queue when
+  // its last task begins.
   bool RunOne(Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
 
   absl::Mutex mu_;
-  absl::CondVar more_;   // of the queues, or stopping_
-  absl::CondVar ended_;  // a batch
+  absl::CondVar more_;   // signals work in a queue, or stopping_
+  absl::CondVar ended_;  // signals that a batch has ended
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Batch*> queue_ ABSL_GUARDED_BY(mu_);
   std::deque<std::function<void()>> posted_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::thread> threads_;  // constant once made
+  std::vector<std::thread> threads_;  // constant after construction
 };
 
 }  // namespace tessera

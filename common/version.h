@@ -4,11 +4,11 @@
 
 namespace tessera {
 
-// Of the build; shown by --version and said when a node joins.
+// The version of the build; --version prints it, and a node that joins sends it.
 inline constexpr char kVersion[] = "0.1.0";
 
-// Processes with different protocol numbers refuse each other. Grows with every change of proto/
-// that an older peer would misread.
+// Processes with different protocol numbers refuse each other. Increased with every change of
+// proto/ that an older peer would misread.
 inline constexpr uint32_t kProtocolVersion = 7;
 
 }  // namespace tessera

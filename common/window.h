@@ -7,24 +7,23 @@
 
 namespace tessera {
 
-// The order in which an epoch visits the records, as pure functions of the data and (seed, epoch),
-// so that master and workers agree on it without saying it, whoever works and however often they
-// restart.
+// The order in which an epoch visits the records, as pure functions of the data and (seed, epoch).
+// Master and workers thus agree on the order without messages, whatever the workers and restarts.
 //
-// The files are cut into data shards of `shard_records` (the last of a file is shorter); the shards
-// are permuted by (seed, epoch); consecutive shards of that order form windows of about
+// The files are cut into data shards of `shard_records` (the last of a file is shorter); (seed,
+// epoch) permutes the shards; consecutive shards of that order form windows of about
 // `window_records`. In sync mode a window is divided evenly among the ranks (EvenPart); in async
-// mode it goes whole to one worker.
+// mode one worker gets all of it.
 struct WindowOptions {
   uint64_t seed = 0;
   uint64_t shard_records = 1024;
   uint64_t window_records = 262144;
-  // Records of the epoch's order before the first window: whole shards.
+  // How many records of the epoch's order lie before the first window; they are whole shards.
   uint64_t begin = 0;
 };
 
-// All windows of an epoch, in order; each is a list of ranges of which no two overlap. Empty files
-// give none.
+// All windows of an epoch, in order; each is a list of ranges that do not overlap. Empty files add
+// no ranges.
 std::vector<std::vector<v1::RecordRange>> EpochWindows(const std::vector<v1::FileRecords>& files,
                                                        uint64_t epoch,
                                                        const WindowOptions& options);
@@ -43,18 +42,18 @@ struct Part {
 };
 Part EvenPart(uint64_t n, uint32_t rank, uint32_t ranks);
 
-// Steps that a window of n records takes in sync mode, and the samples of all ranks in its step i:
-// rank r trains batches of EvenPart(batch_size, r, ranks).size() samples from its EvenPart of the
-// window. Requires batch_size >= ranks.
+// SyncSteps: the number of steps that a window of n records takes in sync mode. SyncStepSamples:
+// the samples of all ranks in step i of the window. Rank r trains batches of EvenPart(batch_size,
+// r, ranks).size() samples from its EvenPart of the window. Requires batch_size >= ranks.
 uint64_t SyncSteps(uint64_t n, uint32_t batch_size, uint32_t ranks);
 uint64_t SyncStepSamples(uint64_t n, uint32_t batch_size, uint32_t ranks, uint64_t i);
 
-// Of a unit of training: the step of a batch, the batch of a step, and how many of the window's
-// `records` its batches [begin, end) hold.
+// For a unit of training: the step of a batch; the batch of a step; how many of the window's
+// `records` are in its batches [begin, end).
 uint64_t StepOf(const v1::Train& unit, uint64_t batch);
 uint64_t BatchOf(const v1::Train& unit, uint64_t step);
 uint64_t RecordsOfBatches(const v1::Train& unit, uint64_t begin, uint64_t end, uint64_t records);
-// Whether a batch is set aside, and the records of the unit's batches that are not.
+// Whether a batch is set aside; and how many records the unit's other batches have.
 bool IsSetAside(const v1::Train& unit, uint64_t batch);
 uint64_t RecordsToTrain(const v1::Train& unit, uint64_t records);
 

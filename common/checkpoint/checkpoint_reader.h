@@ -18,8 +18,8 @@
 
 namespace tessera {
 
-// The rows of one table in one partition of a checkpoint, ascending by key, each as the highest
-// layer that knows it has it. Owns its bytes; read-only.
+// The rows of one table in one partition of a checkpoint, ascending by key; each row comes from the
+// highest layer that has the key. Owns its bytes; read-only.
 class PartitionRows {
  public:
   uint64_t rows() const { return places_.size(); }
@@ -28,7 +28,7 @@ class PartitionRows {
   uint64_t last_step(uint64_t i) const { return block(i).last_step(places_[i].row); }
   // [dim + slot floats]: embedding, then slots.
   absl::Span<const float> values(uint64_t i) const { return block(i).values(places_[i].row); }
-  // Place of the key's row; nullopt: it has none.
+  // The index of the key's row; nullopt: there is none.
   std::optional<uint64_t> Find(uint64_t key) const;
 
  private:
@@ -43,10 +43,10 @@ class PartitionRows {
   std::vector<Place> places_;
 };
 
-// Reads the rows of a checkpoint, in however many files and layers they lie. Thread-safe.
+// Reads the rows of a checkpoint from all its files and layers. Thread-safe.
 //
-// DATA_LOSS names a file that is missing, damaged or contradicts the manifest; the checksums of
-// whole files are VerifyCheckpoint's.
+// DATA_LOSS names a file that is missing, damaged or contradicts the manifest. VerifyCheckpoint,
+// not this class, checks the checksums of whole files.
 class CheckpointReader {
  public:
   // `fs` is borrowed and outlives the reader. Opens every file and checks its index.
@@ -56,7 +56,7 @@ class CheckpointReader {
 
   const v1::CheckpointManifest& manifest() const { return manifest_; }
   uint32_t partition_count() const { return manifest_.partition_count(); }
-  // NOT_FOUND names the tables that there are.
+  // NOT_FOUND lists the known tables.
   absl::StatusOr<TableIndex> FindTable(const std::string& name) const;
   // Needs memory for the partition's blocks in all layers.
   absl::StatusOr<PartitionRows> Read(TableIndex table, PartitionId partition) const;
@@ -71,7 +71,7 @@ class CheckpointReader {
   CheckpointReader(std::string folder, v1::CheckpointManifest manifest)
       : folder_(std::move(folder)), manifest_(std::move(manifest)) {}
   absl::Status Add(FileSystem& fs, const v1::CheckpointFile& file);
-  // DATA_LOSS: the files that the manifest names have fewer rows than it says.
+  // DATA_LOSS: the files in the manifest have fewer rows than it says.
   absl::Status CheckNoFileIsMissing() const;
 
   const std::string folder_;

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// XXH3-64 (xxHash 0.8) over bytes that come in pieces. Not thread-safe.
+// XXH3-64 (xxHash 0.8) over bytes that are added in pieces. Not thread-safe.
 class Checksum64 {
  public:
   Checksum64();
@@ -18,7 +18,7 @@ class Checksum64 {
 
   void Reset();
   void Add(absl::string_view bytes);
-  // Of all bytes since the last Reset; more may follow.
+  // The checksum of all bytes since the last Reset; more may be added.
   uint64_t Value() const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// What two checkpoints have of one table, matched by name.
+// The difference between two checkpoints in one table, matched by name.
 struct TableDifference {
   static constexpr size_t kKeys = 5;
   struct Keys {
@@ -18,24 +18,25 @@ struct TableDifference {
     std::vector<uint64_t> first;  // up to kKeys, in the order of partitions
   };
   std::string name;
-  // "only in the first", "dim 8 and 16": then rows are not compared. Empty: same shape.
+  // E.g. "only in the first", "dim 8 and 16"; rows are not compared then. Empty: same shape.
   std::string shape;
   uint64_t same = 0;  // rows with the same bits
   Keys only_first;
   Keys only_second;
-  Keys different;  // in both, and a float of embedding or slots differs in a bit
-  // Rows whose floats are the same and whose frequency or last step is not.
+  Keys different;  // in both, but a float of embedding or slots differs in a bit
+  // Rows with the same floats but another frequency or last step.
   uint64_t other_metadata = 0;
 
-  // Like digests, this looks at shapes, keys and floats; metadata may differ.
+  // Like digests, compares shapes, keys and floats; metadata may differ.
   bool equal() const {
     return shape.empty() && only_first.count + only_second.count + different.count == 0;
   }
 };
 
-// Compares two checkpoints row by row, tables in the first's order, then those that only the second
-// has. Verifies both whole before (VerifyCheckpoint). Any numbers of ps and partitions; one
-// partition of each is in memory at a time. `keep_going` is asked before every one.
+// Compares two checkpoints row by row: the tables of the first in its order, then tables that only
+// the second has. First verifies both (VerifyCheckpoint). The numbers of ps and partitions may
+// differ; one partition of each checkpoint is in memory at a time. Calls `keep_going` before every
+// partition.
 absl::StatusOr<std::vector<TableDifference>> DiffCheckpoints(FileSystem& fs,
                                                              const std::string& first,
                                                              const std::string& second,

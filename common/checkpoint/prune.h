@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// What to do with each "step-..." folder of a job's folder, newest first.
+// The decision about one "step-..." folder of a job's folder.
 struct PruneStep {
   std::string name;
   bool remove = false;
@@ -19,22 +19,24 @@ struct PruneStep {
 };
 
 struct PruneOptions {
-  // Of the newest committed checkpoints; at least 1.
+  // How many of the newest committed checkpoints to keep; at least 1.
   uint64_t keep = 1;
-  // Nobody writes to the folder now: then folders without a manifest that are newer than the newest
-  // checkpoint go too. Else one of them may be a checkpoint that is being written.
+  // Nobody writes to the folder now, so folders without a manifest that are newer than the newest
+  // sound checkpoint are removed too. Otherwise one of them may be a checkpoint that is being
+  // written.
   bool job_stopped = false;
 };
 
-// Keeps the newest `keep`, the newest one that verifies, and the one that the newest readable
-// manifest names as the best; the rest goes, and so do leftovers without a manifest. Removes
-// nothing. FAILED_PRECONDITION: none verifies, so that nothing may go; NOT_FOUND: no such folder.
-// Reads whole checkpoints, newest first, until one verifies.
+// Decides, newest folder first. Keeps the newest `keep` checkpoints, the newest one that verifies,
+// and the one that the newest readable manifest names as the best; all others go, and so do
+// leftovers without a manifest. Removes nothing. FAILED_PRECONDITION: no checkpoint verifies, so
+// none may be removed; NOT_FOUND: no such folder. Reads whole checkpoints, newest first, until one
+// verifies.
 absl::StatusOr<std::vector<PruneStep>> PlanPrune(FileSystem& fs, const std::string& job_folder,
                                                  const PruneOptions& options,
                                                  KeepGoing keep_going = absl::OkStatus);
 
-// Removes what the plan says, oldest first (RemoveCheckpoint).
+// Removes the folders that the plan marks, oldest first (RemoveCheckpoint).
 absl::Status Prune(FileSystem& fs, const std::string& job_folder,
                    const std::vector<PruneStep>& plan, KeepGoing keep_going = absl::OkStatus);
 

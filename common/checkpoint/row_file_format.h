@@ -10,12 +10,13 @@
 
 namespace tessera::row_file {
 
-// What the writer and the reader of a ps's part of a checkpoint agree on; FORMAT.md has the grammar
-// and an example. All numbers are little-endian; these structs are the bytes.
+// The format of a ps's part of a checkpoint, for its writer and its reader; FORMAT.md has the
+// grammar and an example. All numbers are little-endian; the structs are stored as they lie in
+// memory.
 static_assert(std::endian::native == std::endian::little,
               "row files are written as the machine holds them");
 
-// What is written; kOldestFormatVersion and what lies between are read too.
+// The version that is written; the reader takes all from kOldestFormatVersion on.
 inline constexpr uint32_t kFormatVersion = 2;
 inline constexpr uint32_t kOldestFormatVersion = 1;
 inline constexpr uint64_t kHeaderMagic = 0x31574F5252535354;   // "TSSRROW1"
@@ -27,18 +28,18 @@ struct Header {
   uint32_t format_version;
   uint32_t partition_count;
   uint64_t reserved;  // 0
-  uint64_t checksum;  // of the bytes before
+  uint64_t checksum;  // of the bytes before it
 };
 static_assert(sizeof(Header) == 32);
 
-// Before the records of a block; after them stands a uint64 checksum of both.
+// Precedes the records of a block; a uint64 checksum of both follows them.
 struct BlockHeader {
   uint32_t magic;
   uint32_t table;
   uint32_t partition;
-  uint32_t
-      floats_per_row;  // dim and slots; 0: the keys of rows that an earlier layer has and are gone
-  uint64_t rows;       // at least 1
+  // dim and slots; 0: the block lists removed keys, whose rows a lower layer has.
+  uint32_t floats_per_row;
+  uint64_t rows;          // at least 1
   uint64_t record_bytes;  // of all rows
 };
 static_assert(sizeof(BlockHeader) == 32);
@@ -55,7 +56,7 @@ constexpr uint64_t RecordBytes(uint32_t floats_per_row) {
   return kRecordValues + sizeof(float) * uint64_t{floats_per_row};
 }
 
-// One of the index, which follows the blocks, in their order.
+// One entry of the index, which follows the blocks and lists them in their order.
 struct IndexEntry {
   uint32_t table;
   uint32_t partition;
@@ -87,7 +88,7 @@ T Load(const char* bytes) {
   return value;
 }
 
-// One record; `record` has room for it.
+// Writes one record to `record`, which has room for it.
 inline void StoreRecord(uint64_t key, uint32_t frequency, uint64_t last_step,
                         absl::Span<const float> values, char* record) {
   std::memcpy(record + kRecordKey, &key, sizeof(key));

@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-// The rows of one table in one partition, whole and verified. Owns its bytes; read-only after that,
+// The rows of one table in one partition, complete and verified. Owns its bytes and is read-only,
 // so any number of threads may read it.
 class RowBlock {
  public:
@@ -52,9 +52,9 @@ class RowBlock {
   std::unique_ptr<char[]> bytes_;
 };
 
-// Reads one row file, block by block. Thread-safe. Nothing that is damaged gets out: DATA_LOSS
-// names the file, the block, the offset and what is wrong. FAILED_PRECONDITION: a format version
-// that this build does not read.
+// Reads one row file, block by block. Thread-safe. Never returns damaged data: DATA_LOSS names the
+// file, the block, the offset and the fault. FAILED_PRECONDITION: this build does not read the
+// format version.
 class RowFileReader {
  public:
   // Verifies header, trailer and index.
@@ -62,13 +62,14 @@ class RowFileReader {
                                                              const std::string& path);
 
   uint32_t partition_count() const { return partition_count_; }
-  // The blocks of the file, ascending by (table, partition); each has rows. Those with 0 floats a
-  // row are keys that are gone, and stand before the rows of the same partition.
+  // The blocks of the file, ascending by (table, partition); each has rows. Blocks with 0 floats
+  // per row list removed keys and precede the rows of the same table and partition.
   absl::Span<const row_file::IndexEntry> blocks() const { return index_; }
-  // Null where the file has no row of the table in the partition; `gone`: no key that is gone.
+  // The block of the table's rows in the partition or, with `gone`, of its removed keys. Null: the
+  // file has none.
   const row_file::IndexEntry* Find(TableIndex table, PartitionId partition,
                                    bool gone = false) const;
-  // Reads one of blocks() whole, into memory of its size, and verifies it.
+  // Reads one of blocks() completely, into memory of its size, and verifies it.
   absl::StatusOr<RowBlock> Read(const row_file::IndexEntry& entry) const;
 
  private:
@@ -76,7 +77,7 @@ class RowFileReader {
       : path_(std::move(path)), file_(std::move(file)) {}
 
   absl::Status Damaged(uint64_t offset, absl::string_view what) const;
-  // OUT_OF_RANGE, a file that got shorter, becomes DATA_LOSS.
+  // Turns OUT_OF_RANGE, which means that the file got shorter, into DATA_LOSS.
   absl::Status ReadAt(uint64_t offset, absl::Span<char> out) const;
   absl::Status ReadHeader();
   absl::Status ReadIndex();

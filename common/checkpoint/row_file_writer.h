@@ -18,16 +18,16 @@
 
 namespace tessera {
 
-// Writes one row file from its start, in memory bounded by buffers of 5 MiB and 40 bytes a block. A
-// thread of its own takes the bytes to the disk while more rows are brought:
+// Writes one row file from its start, with buffers of 5 MiB and 40 bytes per block. Its own thread
+// writes the bytes to the disk while the caller adds rows:
 //
 //   for each (table, partition) that has rows, in ascending order:
 //     BeginBlock, AddRow for each of its rows in ascending order of keys, EndBlock
 //   Finish
 //
-// INTERNAL: the caller broke that order. Errors of the disk come with their path and code; after
-// any error every call returns it. A file that was not finished is removed by the destructor. Not
-// thread-safe; `fs` is borrowed and outlives the writer.
+// INTERNAL: the caller broke that order. Disk errors have their path and code; after an error every
+// call returns it. The destructor removes a file that was not finished. Not thread-safe; `fs` is
+// borrowed and outlives the writer.
 class RowFileWriter {
  public:
   static absl::StatusOr<std::unique_ptr<RowFileWriter>> Create(FileSystem& fs,
@@ -38,17 +38,17 @@ class RowFileWriter {
   RowFileWriter(const RowFileWriter&) = delete;
   RowFileWriter& operator=(const RowFileWriter&) = delete;
 
-  // `rows` rows follow, by AddRow and AddRecords. With 0 rows nothing is written.
+  // `rows` rows follow, by AddRow and AddRecords. With 0 rows no block is written.
   absl::Status BeginBlock(TableIndex table, PartitionId partition, uint64_t rows,
                           uint32_t floats_per_row);
   absl::Status AddRow(uint64_t key, uint32_t frequency, uint64_t last_step,
                       absl::Span<const float> values);  // [floats_per_row]: embedding, then slots
-  // Several of them, as the bytes of their records (row_file_format.h).
+  // Adds several rows, given as the bytes of their records (row_file_format.h).
   absl::Status AddRecords(absl::string_view records);
   absl::Status EndBlock();
 
-  // Writes the index, syncs file and folder, closes. The result is what the manifest says of the
-  // file: its name within the folder, size, checksum, and rows by table.
+  // Writes the index, syncs file and folder, closes. Returns the file's entry in the manifest: its
+  // name within the folder, size, checksum, and rows by table.
   absl::StatusOr<v1::CheckpointFile> Finish();
 
  private:
@@ -67,8 +67,8 @@ class RowFileWriter {
   absl::Status failure_;
   bool finished_ = false;
   std::string buffer_;
-  std::string record_;   // room for one
-  uint64_t offset_ = 0;  // of the next byte, buffered ones counted
+  std::string record_;   // room for one record
+  uint64_t offset_ = 0;  // of the next byte, counting buffered ones
   std::vector<row_file::IndexEntry> index_;
   std::vector<uint64_t> rows_by_table_;
   // The block that is open, or the last one.

@@ -12,12 +12,13 @@
 
 namespace tessera {
 
-// How a ps or a worker belongs to the cluster: keeps the stream to the master's ClusterService.Join
-// open for as long as it lives, says Hello, heartbeats, and joins again with backoff whenever the
-// stream breaks: as the incarnation that it was, where the master takes it up, else as a new one.
+// The membership of a ps or a worker in the cluster. The node keeps the stream to the master's
+// ClusterService.Join open while it lives: it says Hello, heartbeats, and joins again with backoff
+// whenever the stream breaks: with its old incarnation if the master accepts that, else with a new
+// one.
 //
-// Owns one thread, in which all callbacks run, one at a time: they return soon (a heartbeat that
-// comes late counts as death) and do not call Stop. What they use outlives the node. Thread-safe.
+// Owns one thread, which runs all callbacks, one at a time. They must return soon (a late heartbeat
+// counts as death) and must not call Stop. Objects that they use outlive the node. Thread-safe.
 class ClusterNode {
  public:
   struct Options {
@@ -26,42 +27,45 @@ class ClusterNode {
     v1::Hello hello;
     Channels* channels = nullptr;  // borrowed, outlives the node
     Backoff::Options backoff;
-    // A name is taken until the lease of a killed process has run out: for so long a refusal
-    // because of it is retried. Once a Welcome has told the lease, the longer of the two counts.
+    // A killed process's name stays taken until its lease has run out: for this long the node
+    // retries after a refusal because of its name. Once a Welcome has told the lease, for 1.5
+    // leases if that is longer.
     absl::Duration name_taken_limit = absl::Seconds(15);
-    // A master that accepts the stream and does not answer is given up after this.
+    // The node gives up on a master that accepts the stream but does not answer within this time.
     absl::Duration welcome_limit = absl::Seconds(10);
-    // While there is no master the log says so once, then this often.
+    // While there is no master the node logs it once, then this often.
     absl::Duration log_every = absl::Seconds(5);
   };
   struct Callbacks {
-    // Adds to Options::hello what is true now.
+    // Fills the current state into a copy of Options::hello.
     std::function<void(v1::Hello*)> hello = nullptr;
-    // What the next heartbeat says.
+    // Returns the next heartbeat.
     std::function<v1::Heartbeat()> heartbeat;
-    // Joined, or joined again: with a new incarnation after `lost`, else with the same.
+    // The node has joined or joined again: with a new incarnation after `lost`, else with the same
+    // one.
     std::function<void(const v1::Welcome&)> welcome;
     std::function<void(const v1::Assignment&)> assignment;
-    // The incarnation is over: what it did counts no more. The node joins anew. A stream that
-    // breaks says nothing of this: a master that restarts may find its processes as they were.
+    // The incarnation has ended: its work counts no more, and the node joins anew. A broken stream
+    // alone does not end it: a master that restarts may find its processes as they were.
     std::function<void(const absl::Status&)> lost;
-    // The master refuses this process for good (FAILED_PRECONDITION: versions differ;
-    // ALREADY_EXISTS: its name is taken). Nothing else happens after this; main exits.
+    // The master refuses this process for good (e.g. FAILED_PRECONDITION: versions differ;
+    // ALREADY_EXISTS: the name is taken). No other callback follows; main exits.
     std::function<void(const absl::Status&)> fatal;
   };
 
-  // A number for Hello.process, which is not 0. Start draws one where the Hello has none.
+  // Draws a number for Hello.process, not 0. Start does so if the Hello has none.
   static uint64_t DrawProcess();
   // Returns at once. Callbacks that are null are not called.
   static std::unique_ptr<ClusterNode> Start(Options options, Callbacks callbacks);
 
   virtual ~ClusterNode() = default;  // stops
-  // Before Stop, so that nobody loses what this process has: tells the master that it is to stop
-  // (Heartbeat.leaving), and waits until it may. False: not within `limit`, or there is no master
-  // to ask, from the start or from some time on; with `awaits_master` it waits for that, too.
+  // Call before Stop, so that others lose nothing that this process has: tells the master that the
+  // process wants to stop (Heartbeat.leaving), and waits until the master releases it. False: no
+  // release within `limit`, or no master is connected, now or later during the wait; with
+  // `awaits_master` it waits for a master, too.
   virtual bool AwaitRelease(absl::Duration limit, bool awaits_master = false) = 0;
-  // Says goodbye to the master (half a second at most); no callback runs after it returns. A second
-  // call does nothing.
+  // Says goodbye to the master, in half a second at most; no callback runs after Stop returns. A
+  // second call does nothing.
   virtual void Stop() = 0;
 };
 

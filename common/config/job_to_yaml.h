@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-// The job as ParseJobYaml reads it: fields that are set, in the order of the schema. Pure.
+// The job as YAML that ParseJobYaml reads: the fields that are set, in the schema's order. Pure.
 std::string JobToYaml(const v1::JobSpec& spec);
 
 }  // namespace tessera

@@ -11,13 +11,13 @@
 namespace tessera {
 
 // Merges YAML, a mapping whose keys are the fields of `message`, into it. INVALID_ARGUMENT is
-// "FILE:LINE:COLUMN: PATH: what is wrong and what was expected". `expected` says what the file
-// should hold, for messages: "a job (deploy/jobs/ has examples)". Pure; `file` is for messages
-// only.
+// "FILE:LINE:COLUMN: PATH: what is wrong and what was expected". `expected` tells messages what the
+// file should hold: "a job (deploy/jobs/ has examples)". Pure; `file` is for messages only.
 absl::Status ParseYaml(absl::string_view text, absl::string_view file, absl::string_view expected,
                        google::protobuf::Message& message, SourceMap& sources);
 
-// The text of such a file. NOT_FOUND: no such file; INVALID_ARGUMENT: a folder, or above 1 MiB.
+// Reads the text of such a file. NOT_FOUND: no such file; INVALID_ARGUMENT: a folder, or above 1
+// MiB.
 absl::StatusOr<std::string> ReadYamlFile(const std::string& path, absl::string_view expected);
 
 }  // namespace tessera

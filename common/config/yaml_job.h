@@ -20,7 +20,7 @@ struct LoadedJob {
 // Pure; `file` is for messages only.
 absl::StatusOr<LoadedJob> ParseJobYaml(absl::string_view text, absl::string_view file);
 
-// NOT_FOUND: no such file; INVALID_ARGUMENT: besides, a file above 1 MiB.
+// ParseJobYaml of a file. NOT_FOUND: no such file; INVALID_ARGUMENT: also a file above 1 MiB.
 absl::StatusOr<LoadedJob> LoadJobFile(const std::string& path);
 
 }  // namespace tessera

@@ -11,17 +11,17 @@
 
 namespace tessera::yaml {
 
-// Fills messages from YAML nodes by reflection: a mapping's keys are field names, enums are their
-// values' lower-case names, one value may stand for a list of one, an empty value for an empty
-// message, and google.protobuf.Struct takes any mapping. In a list of messages an element whose
-// `name` is a list stands for one message of each name, alike in all else. Unknown fields, doubled
+// Fills messages from YAML nodes by reflection. A mapping's keys are field names; enums are their
+// values' lower-case names; a single scalar may stand for a list of one; an empty value is an empty
+// message; google.protobuf.Struct takes any mapping. In a list of messages, an element whose `name`
+// is a list stands for one message per name, with all other fields equal. Unknown fields, duplicate
 // keys, wrong types, numbers out of range and two members of a oneof are INVALID_ARGUMENT, "ORIGIN:
 // PATH: what is wrong", where ORIGIN is file:line:column.
 //
-// Not thread-safe; borrows nothing but `sources`, which outlives it.
+// Not thread-safe; borrows `sources`, which outlives the reader.
 class MessageReader {
  public:
-  // Says where a node stands. `origin(mark)` for error messages, `place(mark)` for the source map.
+  // Tells where a node stands: `origin(mark)` for error messages, `place(mark)` for the source map.
   struct Names {
     std::function<std::string(const YAML::Mark&)> origin;
     std::function<std::string(const YAML::Mark&)> place;
@@ -39,7 +39,7 @@ class MessageReader {
                          google::protobuf::Value& value);
 
  private:
-  // A message of a list, or those of each of its names.
+  // Reads an element of a list of messages: one message, or one for each of its names.
   absl::Status ReadNamed(const YAML::Node& node, const std::string& path,
                          const google::protobuf::FieldDescriptor& field,
                          google::protobuf::Message& message);
@@ -48,12 +48,12 @@ class MessageReader {
                            google::protobuf::Message& message);
   absl::Status ReadStruct(const YAML::Node& node, const std::string& path,
                           google::protobuf::Struct& options);
-  // Calls visit(name, key node, value node) for every entry; doubled and non-scalar keys are
+  // Calls visit(name, key node, value node) for every entry; duplicate and non-scalar keys are
   // errors.
   absl::Status VisitMapping(const YAML::Node& node, const std::string& path,
                             const std::function<absl::Status(const std::string&, const YAML::Node&,
                                                              const YAML::Node&)>& visit);
-  // ReadMessage; where `name` is not null it stands for the field of that name.
+  // ReadMessage; if `name` is not null, it replaces the value of the field `name`.
   absl::Status ReadMapping(const YAML::Node& node, const std::string& path,
                            google::protobuf::Message& message, const YAML::Node* name);
   absl::Status Enter(const YAML::Node& node, const std::string& path);
@@ -68,7 +68,7 @@ class MessageReader {
   int depth_ = 0;
 };
 
-// What a message about an unknown field of `type` ends with.
+// The end of a message about an unknown field of `type`.
 std::string SuggestField(absl::string_view name, const google::protobuf::Descriptor& type);
 
 }  // namespace tessera::yaml

@@ -12,10 +12,9 @@ namespace tessera {
 // The dense parameters are tables too: the concatenation of all trained tensors (all statistics) in
 // graph order is cut into rows of this many floats (dense_layout.h).
 inline constexpr uint32_t kDenseBlockFloats = 1024;
-inline constexpr char kDenseTable[] = "dense";  // trained, by model.optimizer
-inline constexpr char kDenseStatisticsTable[] =
-    "dense_statistics";  // running means and variances: the pushed
-                         // "gradient" is subtracted (SGD, rate 1)
+inline constexpr char kDenseTable[] = "dense";  // trained by model.optimizer
+// Running means and variances: the pushed "gradient" is subtracted (SGD, rate 1).
+inline constexpr char kDenseStatisticsTable[] = "dense_statistics";
 
 // The tables of a job as every ps holds them: the spec's, in its order, then kDenseTable, then
 // kDenseStatisticsTable. A table's index here is its index in pulls, pushes and checkpoints.
