@@ -10,11 +10,11 @@
 
 namespace tessera {
 
-// Ps, or workers, of a job.
+// The most ps, and the most workers, of a job.
 inline constexpr uint32_t kMaxProcesses = 1024;
 
-// What a field of the job that is not set stands for (the comments of job.proto), for those that
-// several rooms read. Pure.
+// The values of job fields that are not set (the comments of job.proto), for fields that several
+// rooms read. Pure.
 
 inline uint64_t ShuffleWindowRecords(const v1::DataSpec& data) {
   return data.shuffle_window_records() == 0 ? 262144 : data.shuffle_window_records();
@@ -47,7 +47,7 @@ inline std::string DeviceOf(const v1::TrainSpec& train) {
 inline bool AllReduces(const v1::TrainSpec& train) {
   return train.dense_gradients() == v1::TrainSpec::ALL_REDUCE;
 }
-// Whether its workers need addresses, whatever their number.
+// Whether the job's workers need addresses, whatever their number.
 inline bool WorkersCallEachOther(const v1::JobSpec& spec, v1::Task task) {
   return AllReduces(spec.train()) && task != v1::PREDICT;
 }
@@ -56,17 +56,17 @@ inline v1::Consistency ModeOf(v1::Consistency mode) {
 }
 
 inline bool IsSync(v1::Consistency mode) { return ModeOf(mode) == v1::SYNC; }
-// All ranks step together: some table or the dense part is sync.
+// Whether all ranks step together: the tables or the dense part are sync.
 inline bool StepsTogether(const v1::ConsistencySpec& consistency) {
   return IsSync(consistency.sparse()) || IsSync(consistency.dense());
 }
 inline constexpr uint32_t kMaxLead = 1000;
-// Steps that a worker may begin while another is at one; 0: no bound.
+// How many steps a worker may begin while another is at one; 0: no bound.
 inline uint32_t MaxLeadOf(const v1::ConsistencySpec& consistency) {
   if (consistency.sparse() != v1::BOUNDED && consistency.dense() != v1::BOUNDED) return 0;
   return consistency.max_lead() == 0 ? 4 : consistency.max_lead();
 }
-// Further batches that a row is used in which a worker's card keeps (row_cache.max_age).
+// The number of further batches that use a row which a worker's card keeps (row_cache.max_age).
 inline uint32_t CardRowAgeOf(const v1::JobSpec& spec) {
   if (IsSync(spec.consistency().sparse())) return 0;
   if (spec.train().row_cache().max_age() > 0) return spec.train().row_cache().max_age();

@@ -6,12 +6,12 @@
 
 namespace tessera {
 
-// Whether it says where a job may compute, as train.device does: "auto", "cpu", "cuda" or "cuda:N",
-// N below 64.
+// Whether `word` says where a job may compute, as train.device does: "auto", "cpu", "cuda" or
+// "cuda:N", N below 64.
 bool IsDevice(absl::string_view word);
 
-// Of a --device flag, which may say "emulated", too (worker/device.h): what is wrong with it, and
-// what it may be; empty: nothing.
+// What is wrong with a --device flag, which may also be "emulated" (worker/device.h), and what it
+// may be; empty: nothing is wrong.
 std::string WrongDeviceFlag(const std::string& word);
 
 }  // namespace tessera

@@ -20,7 +20,7 @@ inline constexpr char kDenseStatisticsTable[] = "dense_statistics";
 // kDenseStatisticsTable. A table's index here is its index in pulls, pushes and checkpoints.
 std::vector<v1::PsTable> JobTables(const v1::JobSpec& spec);
 
-// What a row's embedding, or a gradient, takes on its way between ps and workers (wire_type).
+// Bytes of a row's embedding, or of its gradient, between ps and workers (wire_type).
 inline size_t WireRowBytes(uint32_t dim, bool bfloat16) {
   return size_t{dim} * (bfloat16 ? sizeof(uint16_t) : sizeof(float));
 }

@@ -9,40 +9,39 @@
 
 namespace tessera {
 
-// What all rooms need to know about the optimizer of a table. Pure.
+// Properties of a table's optimizer that all rooms need. Pure.
 
-// Its field in OptimizerSpec, such as "row_wise_adagrad"; "none": not set or not known.
+// The optimizer's field in OptimizerSpec, such as "row_wise_adagrad"; "none": not set or not known.
 std::string OptimizerKind(const v1::OptimizerSpec& spec);
-// "sgd, adagrad, ...": all that OptimizerKind may return but "none".
+// "sgd, adagrad, ...": all results of OptimizerKind but "none".
 std::string OptimizerKinds();
-// Whether it names an optimizer that has a formula (VisitOptimizer).
+// Whether `spec` names an optimizer that has a formula (VisitOptimizer).
 bool IsOptimizer(const v1::OptimizerSpec& spec);
-// The kind and what else decides which state a row keeps, for people.
+// The kind and, if the kind alone does not decide which state a row keeps, the option that does.
+// For people.
 std::string OptimizerName(const v1::OptimizerSpec& spec);
 
-// Optimizer floats of a row; all 0 where no optimizer is set.
+// The number of optimizer floats of a row; all 0 if no optimizer is set.
 struct OptimizerSlots {
-  uint32_t per_float = 0;  // beside each embedding float
+  uint32_t per_float = 0;  // for each embedding float
   uint32_t per_row = 0;
 
   uint32_t Floats(uint32_t dim) const { return per_float * dim + per_row; }
 };
 OptimizerSlots SlotsOf(const v1::OptimizerSpec& spec);
 
-// What it does besides its formula.
+// The optimizer's options besides its formula.
 math::RowOptions RowOptionsOf(const v1::OptimizerSpec& spec);
 
-// Whether the step of an element depends on all of the whole that it is a part of: a row of a
-// table, or of dense parameters a tensor.
+// Whether an element's step depends on its whole row of a table or, for dense parameters, its whole
+// tensor.
 bool StepsByWhole(const v1::OptimizerSpec& spec);
 
-// Whether a row's slots are sums over its updates, so that what several workers have made of their
-// copies of it may be added up: where not, one alone may train rows for their ps
-// (row_cache.write_back).
+// Whether a row's slots are sums over its updates, so that the changes of several workers' copies
+// can be added up. If not, only a single worker may train rows for the ps (row_cache.write_back).
 bool HasSummedSlots(const v1::OptimizerSpec& spec);
 
-// The first number that is out of its range, defaults filled in; none where the spec names no
-// optimizer.
+// The first number that is out of range, defaults filled in; none if the spec names no optimizer.
 struct WrongNumber {
   std::string field;  // within OptimizerSpec, such as "adam.beta1"
   float value;

@@ -21,7 +21,7 @@ namespace tessera {
 //
 // Calls `visit(formula, params)`: `formula` is a std::type_identity<F> of a struct of
 // common/math/optim, `params` its F::Params; numbers are not checked (FirstWrongNumber does).
-// Returns what `visit` returns, or its type's default where the spec names no optimizer.
+// Returns the result of `visit`, or a default value of its type if the spec names no optimizer.
 template <typename Visit>
 auto VisitOptimizer(const v1::OptimizerSpec& spec, Visit visit) {
   const float rate = spec.learning_rate();

@@ -9,7 +9,7 @@
 #include "google/protobuf/message.h"
 #include "tessera/v1/job.pb.h"
 
-// The parts of ValidateJobSpec, for common/job/validate*.cc alone.
+// The parts of ValidateJobSpec, only for common/job/validate*.cc.
 namespace tessera::validate {
 
 // INVALID_ARGUMENT "path: text".
@@ -18,19 +18,19 @@ absl::Status Wrong(absl::string_view path, const Text&... text) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", text...));
 }
 
-// Of numbers that others are made of, with or without their sign.
+// The bound of numbers that others are computed from, with or without their sign.
 constexpr float kMostSize = 1e6;
 
 // Every number is finite, every field and every enum has a name, and no list, text or nesting is
-// beyond reason.
+// excessive.
 absl::Status Values(const google::protobuf::Message& message, const std::string& path);
-// Letters, digits, '_' and '-', 1 .. 63 of them.
+// Whether `name` has 1 .. 63 characters, each a letter, a digit, '_' or '-'.
 bool IsName(absl::string_view name);
-// Relative and without "..".
+// Checks that `file` is relative and without "..".
 absl::Status Path(const std::string& file, const std::string& path);
 absl::Status Optimizer(bool present, const v1::OptimizerSpec& optimizer, const std::string& path);
 
-// There is a sparse column `name`, which `who` needs to group samples by.
+// Checks that there is a sparse column `name`, by which `who` groups samples.
 absl::Status SparseColumn(const v1::JobSpec& spec, const std::string& name, const std::string& who,
                           const std::string& path);
 

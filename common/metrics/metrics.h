@@ -14,12 +14,13 @@
 #include "prometheus/metric_family.h"
 #include "prometheus/registry.h"
 
-// What a process counts and measures, printed as Prometheus reads it. prometheus-cpp holds the
-// numbers; here are names, buckets, and what is asked for only when somebody looks.
+// The counters and measurements of a process, printed in Prometheus' format. prometheus-cpp holds
+// the numbers; this file adds names, buckets, and collectors that run only when the metrics are
+// printed.
 //
-// Names: tessera_<room>_<what>_<unit>, counters with _total at the end. Metric and label names are
-// constants of the code; one that Prometheus does not allow, or one name used as two types, is a
-// bug and throws. Label values may be any text.
+// Names: tessera_<room>_<what>_<unit>; counters end with _total. Metric and label names are
+// constants of the code; a name that Prometheus does not allow, or one used as two types, is a bug
+// and throws. Label values may be any text.
 namespace tessera {
 
 using Counter = prometheus::Counter;      // Increment(n): lock-free
@@ -27,7 +28,7 @@ using Gauge = prometheus::Gauge;          // Set, Increment, Decrement: lock-fre
 using Histogram = prometheus::Histogram;  // Observe: one short lock; for calls, not for keys
 using MetricLabels = std::map<std::string, std::string>;
 
-// What a collector says now. Used by the thread that prints.
+// The values that a collector reports now. Used by the thread that prints.
 class MetricSamples {
  public:
   void AddCounter(const std::string& name, const std::string& help, const MetricLabels& labels,
@@ -46,12 +47,12 @@ class MetricSamples {
 // The metrics of one process, or of one server in a process that has several. Thread-safe.
 class MetricsRegistry {
  public:
-  // Asked whenever the metrics are printed, in the thread that prints, one print at a time: for
-  // what is known already and need not be counted twice. Must not call the registry.
+  // Runs whenever the metrics are printed, in the printing thread, one print at a time: for values
+  // that are known already and need not be counted twice. Must not call the registry.
   using Collector = std::function<void(MetricSamples&)>;
 
-  // Ends a collector: it neither runs nor will run once this is destroyed. Outlived by the
-  // registry.
+  // Removes its collector when destroyed: the collector neither runs nor will run after that. The
+  // registry outlives it.
   class Registration {
    public:
     Registration(MetricsRegistry* registry, uint64_t id) : registry_(registry), id_(id) {}
@@ -64,20 +65,21 @@ class MetricsRegistry {
     const uint64_t id_;
   };
 
-  // The same name and labels again are the same metric. It lives as long as the registry.
+  // Calls with the same name and labels return the same metric, which lives as long as the
+  // registry.
   Counter& AddCounter(const std::string& name, const std::string& help,
                       const MetricLabels& labels = {});
   Gauge& AddGauge(const std::string& name, const std::string& help,
                   const MetricLabels& labels = {});
-  // Of durations in seconds: four buckets a decade from 10 us to 100 s, so that a percentile read
-  // from them is off by a factor of 1.8 at most.
+  // A histogram of durations in seconds: four buckets a decade from 10 us to 100 s, so that a
+  // percentile read from them is off by a factor of 1.8 at most.
   Histogram& AddSecondsHistogram(const std::string& name, const std::string& help,
                                  const MetricLabels& labels = {});
 
   [[nodiscard]] std::unique_ptr<Registration> AddCollector(Collector collector)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // All of it in the text format 0.0.4, in order of names and labels.
+  // All metrics in the text format 0.0.4, in order of names and labels.
   std::string Text() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -8,8 +8,9 @@
 
 namespace tessera {
 
-// What every process tells of itself: version, start, uptime, resident memory. `process` is
-// "master", "ps" or "worker". In force until the result is destroyed; `clock` outlives it.
+// Registers what every process reports: version, start, uptime, resident memory. `process` is
+// "master", "ps" or "worker". Uptime and memory are reported until the result is destroyed, which
+// `clock` outlives.
 [[nodiscard]] std::unique_ptr<MetricsRegistry::Registration> AddProcessMetrics(
     MetricsRegistry& registry, const std::string& process, const Clock& clock);
 

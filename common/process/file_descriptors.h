@@ -6,12 +6,12 @@
 
 namespace tessera {
 
-// What a server needs to come up at all: its libraries' own, a listener, the first connections and
-// files. gRPC ends the process where it gets none.
+// The fewest descriptors with which a server can start: for its libraries, a listener, the first
+// connections and files. gRPC ends the process if it gets none.
 inline constexpr uint64_t kFewestFileDescriptors = 64;
 
-// Raises the limit of this process as far as it may: packed files of data and RocksDB's keep theirs
-// open. FAILED_PRECONDITION: it may open fewer than `fewest` even so.
+// Raises this process's limit of open files to its maximum: packed data files and RocksDB keep
+// theirs open. FAILED_PRECONDITION: the limit is still below `fewest`.
 absl::Status CheckFileDescriptors(uint64_t fewest = kFewestFileDescriptors);
 
 }  // namespace tessera

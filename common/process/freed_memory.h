@@ -4,8 +4,8 @@
 
 namespace tessera {
 
-// Of memory that calls have freed, malloc keeps megabytes for each thread. Keeps it in proportion
-// to `budget`, that of the process in bytes. Before any thread starts.
+// Keeps the freed memory that malloc holds, megabytes per thread, in proportion to `budget`, the
+// memory of the process in bytes. Call before any thread starts.
 void KeepFreedMemoryWithin(uint64_t budget);
 
 }  // namespace tessera

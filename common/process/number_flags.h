@@ -4,17 +4,16 @@
 
 #include "CLI/CLI.hpp"
 
-// Checks of numbers on the command line. CLI11 by itself takes -1 for the largest number of the
-// option's type, and what is too large for the largest, too; 010 for 8; and nan for one of any
-// range.
+// Checks of numbers on the command line. CLI11 alone takes -1, and numbers that are too large, for
+// the largest number of the option's type, 010 for 8, and nan for a number in any range.
 namespace tessera {
 
-// A transform: decimal digits that stand for `least` to `most`.
+// A transform that takes decimal digits for `least` to `most`.
 CLI::Validator WholeNumber(uint64_t most = UINT64_MAX, uint64_t least = 0);
-// From `least` to `most`, which are finite.
+// Takes a number from `least` to `most`, which are finite.
 CLI::Validator RealNumber(double least, double most);
-// A transform: a number of bytes of at least `least`, as digits or with a unit: 1000, 64KiB, 8GiB
-// (of 1024), 8GB or 8G (of 1024, too).
+// A transform that takes a number of bytes, at least `least`, as digits or with a unit: 1000,
+// 64KiB, 8GiB; 8GB and 8G are of 1024, too.
 CLI::Validator ByteSize(uint64_t least = 0);
 
 }  // namespace tessera

@@ -4,9 +4,9 @@
 
 namespace tessera {
 
-// Bytes of this process that are in memory now (its resident set); 0 where that cannot be read.
+// Bytes of this process that are in memory now (its resident set); 0 if that cannot be read.
 uint64_t ResidentBytes();
-// The same of another process.
+// ResidentBytes of another process.
 uint64_t ResidentBytes(int pid);
 
 }  // namespace tessera

@@ -2,9 +2,9 @@
 
 namespace tessera {
 
-// Sends what gRPC and protobuf log on their own to our log, at debug: what matters to the operator
-// comes back as a status and is told by whoever got it. A failed assertion of gRPC is told as
-// critical. For the whole process; may be called again.
+// Sends the log lines of gRPC and protobuf to our log at debug level: errors that matter to the
+// operator come back as a status, and the code that gets the status reports it. Fatal lines, such
+// as gRPC's failed assertions, are logged as critical. For the whole process; may be called again.
 void RouteGrpcLog();
 
 }  // namespace tessera

@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-// Serves a registry, which is borrowed and outlives it. Registered by every server beside its own
-// services. Thread-safe.
+// Serves the metrics of a registry, which is borrowed and outlives the service. Every server
+// registers it beside its own services. Thread-safe.
 class MetricsService final : public v1::MetricsService::CallbackService {
  public:
   explicit MetricsService(const MetricsRegistry* registry) : registry_(registry) {}

@@ -9,19 +9,19 @@
 
 namespace tessera {
 
-// --tls-ca, --tls-server-name, --token-file, and for who serves --tls-certificate and --tls-key.
+// --tls-ca, --tls-server-name, --token-file, and for servers --tls-certificate and --tls-key.
 struct SecurityFlags {
   SecurityFiles files;
 
-  // Borrows this until the app has parsed. Refused while parsing: one without another that it
-  // needs.
+  // Adds the flags of a server. Borrows this until the app has parsed. Parsing fails if a flag is
+  // given without another that it needs.
   void AddForServer(CLI::App& app);
-  // Each of them may come from the environment: TESSERA_TLS_CA, TESSERA_TLS_SERVER_NAME,
-  // TESSERA_TOKEN_FILE.
+  // Adds the flags of a client, each of which the environment can set: TESSERA_TLS_CA,
+  // TESSERA_TLS_SERVER_NAME, TESSERA_TOKEN_FILE.
   void AddForClient(CLI::App& app);
 
-  // Null: none was given. Errors: Security::Load's. `servers` are those that are called,
-  // "host:port" or a list of it, which needs --tls-server-name: INVALID_ARGUMENT.
+  // Null: no flag was given. Errors: those of Security::Load. `servers` are the servers to call,
+  // "host:port" or a list. INVALID_ARGUMENT: a list without --tls-server-name.
   absl::StatusOr<std::unique_ptr<Security>> Load(absl::string_view servers = "") const;
 };
 

@@ -15,9 +15,9 @@
 namespace tessera {
 
 struct ServerOptions {
-  // host:port; port 0 takes a free one. Anything but loopback needs `security` or `insecure`.
+  // host:port; port 0 takes a free port. Any address but loopback needs `security` or `insecure`.
   std::string listen = "127.0.0.1:0";
-  // TLS with a certificate, and a token that each call must bring. Null: neither. Borrowed;
+  // TLS with a certificate, and a token that each call must carry. Null: neither. Borrowed;
   // outlives the server.
   const Security* security = nullptr;
   // Allows an address that others can reach, without TLS. An operator's explicit choice.
@@ -26,13 +26,12 @@ struct ServerOptions {
   InProcessChannels* in_process = nullptr;
 };
 
-// A gRPC server with health and reflection. Health is of the process as a whole: SERVING, but for
-// the time in which it has no file descriptor for a connection. Thread-safe.
+// A gRPC server with health and reflection. Health covers the whole process: SERVING, except while
+// the process has no file descriptor for a connection. Thread-safe.
 class RpcServer {
  public:
-  // `services` are borrowed and outlive the server. FAILED_PRECONDITION: a reachable address
-  // without `insecure` or `security`, or there is no certificate; UNAVAILABLE: the address is taken
-  // or not this machine's.
+  // `services` are borrowed and outlive the server. FAILED_PRECONDITION: as CheckListen;
+  // UNAVAILABLE: the address is in use or not this machine's.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const ServerOptions& options, const std::vector<grpc::Service*>& services);
   // Stops at once if Shutdown has not been called.
@@ -40,7 +39,7 @@ class RpcServer {
 
   // host:port with the port that was taken, or the in-process name: what Channels::Connect takes.
   const std::string& address() const { return address_; }
-  // Health is NOT_SERVING from here on, for good; calls are served as before.
+  // Sets health to NOT_SERVING for good; calls are served as before.
   void SayNotServing();
   // SayNotServing; takes no new calls, lets the running ones finish for `grace`, then cancels them.
   // Waits until all are gone.
@@ -52,14 +51,14 @@ class RpcServer {
             std::unique_ptr<Listener> listener, std::string address, InProcessChannels* in_process);
 
   const std::unique_ptr<grpc::Server> server_;
-  const std::unique_ptr<Acceptor> acceptor_;  // null, like listener_: it serves in this process
+  const std::unique_ptr<Acceptor> acceptor_;  // null, like listener_: in-process server
   const std::unique_ptr<Listener> listener_;  // feeds acceptor_
   const std::string address_;
   InProcessChannels* const in_process_;
 };
 
-// FAILED_PRECONDITION: others can reach the address, and neither `insecure` nor `security` allows
-// it; `security` has no certificate.
+// FAILED_PRECONDITION: other machines can reach the address, and neither `insecure` nor `security`
+// is given; or `security` has no certificate.
 absl::Status CheckListen(const ServerOptions& options);
 
 }  // namespace tessera

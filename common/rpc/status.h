@@ -5,16 +5,17 @@
 
 namespace tessera {
 
-// gRPC's status and ours have the same codes; these keep code and message, to which they add what
-// may help where a connection was refused. The one place where they are translated.
+// Translate between gRPC's status and ours, which have the same codes; no other code does. FromGrpc
+// adds a hint to some messages of refused connections; ToGrpc cuts a message that is too long for
+// gRPC.
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 
-// Whether the same call may succeed later without anything else being changed: UNAVAILABLE,
+// Whether the same call may succeed later without any other change: UNAVAILABLE,
 // RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED.
 bool IsRetryable(const absl::Status& status);
-// What gRPC says of a call whose server stopped, or whose connection broke in the middle:
-// CANCELLED, UNKNOWN. Where the caller has not given it up itself, it may be repeated, too.
+// Whether gRPC reports that the server stopped or the connection broke during a call: CANCELLED,
+// UNKNOWN. If the caller has not cancelled the call itself, it may repeat it, too.
 bool IsBroken(const absl::Status& status);
 
 }  // namespace tessera

@@ -4,9 +4,9 @@
 
 namespace tessera {
 
-// Whether "host:port" is an address of this machine as far as can be told without asking anybody:
-// loopback, one of its interfaces' addresses, or its own name. Another machine may have the same
-// one. Thread-safe.
+// Whether "host:port" is an address of this machine, as far as can be told without a lookup:
+// loopback, an address of its interfaces, or its own name. Another machine may have it, too.
+// Thread-safe.
 bool IsThisMachine(const std::string& address);
 
 }  // namespace tessera

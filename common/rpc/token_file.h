@@ -12,26 +12,25 @@
 
 namespace tessera {
 
-// A secret that all processes of a cluster, and who calls them, have in common: a file with a token
-// in each line. The first is sent, all are accepted, so that one can take another's place: it is
-// added as the second line everywhere, then put first, then the other is taken out.
+// The secret that a cluster's processes and callers share: a file with one token per line. The
+// first token is sent, all are accepted, so that a token can be replaced: add the new one as the
+// second line everywhere, then put it first, then remove the old one.
 //
-// It may be a pipe, which is read once. A file is looked at again when it is used and the last look
-// is kRefresh ago; one that cannot be read or has no good token is logged, and what was there
-// before counts. Thread-safe.
+// The file may be a pipe, which is read once. A regular file is read again when it is used and
+// kRefresh has passed since the last read. If it cannot be read or has a bad token or none, that is
+// logged and the earlier tokens stay valid. Thread-safe.
 class TokenFile {
  public:
   static constexpr absl::Duration kRefresh = absl::Seconds(1);
   static constexpr size_t kFewestCharacters = 16;
   static constexpr size_t kMostBytes = 1 << 20;
 
-  // INVALID_ARGUMENT: there is no such file, it has more than kMostBytes, or a token in it is
-  // shorter than kFewestCharacters or has other characters than printable ASCII ones without
-  // spaces.
+  // INVALID_ARGUMENT: the file is missing, has no token or more than kMostBytes, or a token in it
+  // is shorter than kFewestCharacters or has characters other than printable ASCII without spaces.
   static absl::StatusOr<std::unique_ptr<TokenFile>> Open(const std::string& path);
 
   std::string Sent() ABSL_LOCKS_EXCLUDED(mu_);
-  // Takes as long for any token of the same length.
+  // Takes the same time for all tokens of one length.
   bool Accepts(absl::string_view token) ABSL_LOCKS_EXCLUDED(mu_);
   const std::string& path() const { return path_; }
 
@@ -40,11 +39,11 @@ class TokenFile {
   void Refresh() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string path_;
-  bool read_once_ = false;  // constant from Open on
+  bool read_once_ = false;  // constant after Open
   absl::Mutex mu_;
   absl::Duration looked_ ABSL_GUARDED_BY(mu_);
-  std::string content_ ABSL_GUARDED_BY(mu_);              // that tokens_ are of
-  std::string complaint_ ABSL_GUARDED_BY(mu_);            // of the last look, logged once
+  std::string content_ ABSL_GUARDED_BY(mu_);              // that tokens_ came from
+  std::string complaint_ ABSL_GUARDED_BY(mu_);            // of the last read, logged once
   std::vector<std::string> tokens_ ABSL_GUARDED_BY(mu_);  // never empty
 };
 

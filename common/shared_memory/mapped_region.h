@@ -10,18 +10,17 @@
 
 namespace tessera::shared_memory {
 
-// One end of a region: the mapping, and the file behind it. The other end is another process, which
-// may do with the memory what it likes: nothing but sizes from here is to be relied on. The file is
-// sealed, so no access can fail.
+// One end of a region: the mapping and its file. The process at the other end may write anything to
+// the memory, so rely only on the sizes in this object. The file is sealed, so no access can fail.
 //
-// Const members and the words are thread-safe; who may touch a slot its word says.
+// Const members and the words are thread-safe; a slot's word says who may use the slot.
 class MappedRegion {
  public:
-  // A new one, with a nonce of its own. Its file has no name and goes when the last process that
-  // has it goes. FAILED_PRECONDITION, RESOURCE_EXHAUSTED: the system has no such thing, or no room.
+  // Makes a new region with a nonce of its own. Its file has no name and goes with the last process
+  // that has it open. FAILED_PRECONDITION, RESOURCE_EXHAUSTED: no such files, or no room.
   static absl::StatusOr<std::unique_ptr<MappedRegion>> Create(uint32_t slots, uint32_t slot_bytes);
-  // That of another process, or of this one: /proc/`pid`/fd/`fd`, if it is what was offered. Opens
-  // nothing that is not a region of this user's. FAILED_PRECONDITION says what it is not.
+  // Opens the region of another process, or of this one, at /proc/`pid`/fd/`fd`, if it is the
+  // offered one. Opens nothing but regions of this user. FAILED_PRECONDITION: what differs.
   static absl::StatusOr<std::unique_ptr<MappedRegion>> Open(uint32_t pid, uint32_t fd,
                                                             uint64_t bytes,
                                                             absl::string_view nonce);
@@ -42,7 +41,7 @@ class MappedRegion {
     return data_ + SlotsOffset(slots_) + uint64_t{slot} * slot_bytes_;
   }
 
-  // Of one that was opened: whether the process that made it has closed it, or has ended.
+  // For a region that Open returned: whether the process that made it has closed it or has ended.
   bool Abandoned() const;
 
  private:

@@ -8,15 +8,15 @@
 
 #include "common/round_up.h"
 
-// What a worker and a ps agree on of memory that both have. A region is a file in memory of fixed
-// size: its head, the state of every slot, and the slots, which hold the bulk of a message each
-// (v1::SharedBulk). Numbers are those of the machine, which is one.
+// The format of memory that a worker and a ps share. A region is a memory file of fixed size: a
+// head, the state of every slot, and the slots, each of which holds the bulk of one message
+// (v1::SharedBulk). Numbers have the machine's byte order, since both ends are on one machine.
 namespace tessera::shared_memory {
 
 inline constexpr uint64_t kRegionMagic = 0x314e474552535354;  // "TSSREGN1"
 inline constexpr size_t kNonceBytes = 16;
 inline constexpr uint32_t kMaxSlots = 1 << 12;
-// Of slots, and of every field in them.
+// The alignment of slots and of every field in them.
 inline constexpr uint64_t kSlotAlignment = 64;
 inline constexpr uint64_t kPageBytes = 4096;
 
@@ -27,16 +27,17 @@ struct RegionHead {
   uint32_t slot_bytes;  // a multiple of kPageBytes
 };
 
-// A slot is the worker's while it is free. It writes a message's bulk and then sends the message;
-// the ps takes the slot before it reads or writes there and says when it has done so. Whoever finds
-// it in another state than he expected keeps off: so a message that is late, or comes twice, finds
-// the slot gone, and a worker that takes back what was never taken knows that nobody will.
+// A free slot belongs to the worker, which writes a message's bulk and then sends the message. The
+// ps takes the slot before it reads or writes there, and frees it when it is done. A process that
+// finds a slot in an unexpected state does not touch it: so a message that comes late, or twice,
+// finds the slot gone, and a worker that takes back a slot which was never taken knows that the ps
+// will not take it.
 //
 //   free --worker--> sent --ps--> taken --ps--> free, of the same use
 //                     `-----worker, whose call has ended-----^
 enum class SlotState : uint64_t { kFree = 0, kSent = 1, kTaken = 2 };
 
-// Each use of a slot has a number of its own, one above that of the use before.
+// Each use of a slot has a number, one above that of the use before.
 struct alignas(kSlotAlignment) SlotWord {
   std::atomic<uint64_t> value;
 
@@ -55,12 +56,12 @@ constexpr uint64_t RegionBytes(uint32_t slots, uint32_t slot_bytes) {
   return SlotsOffset(slots) + uint64_t{slots} * slot_bytes;
 }
 
-// Where the fields of a message's bulk lie in a slot, in their order: the keys of all blocks, then
-// the values of all.
+// Places the fields of a message's bulk in a slot, in order: the keys of all blocks, then the
+// values of all blocks.
 class SlotLayout {
  public:
   explicit SlotLayout(uint64_t slot_bytes) : slot_bytes_(slot_bytes) {}
-  // The offset of the next field; none: it goes beyond the slot.
+  // The offset of the next field, of `bytes`; none: it does not fit in the slot.
   std::optional<uint64_t> Add(uint64_t bytes) {
     if (bytes > slot_bytes_ - end_) return std::nullopt;
     const uint64_t offset = end_;

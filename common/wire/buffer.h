@@ -10,8 +10,8 @@
 
 namespace tessera::wire {
 
-// Memory for blocks that cross the wire: aligned for any of them, and not set to zero first. It is
-// its own, or another's that it keeps for as long as it lives.
+// Memory for blocks that cross the wire: aligned for any of them, and not zeroed. A buffer owns its
+// memory, or keeps the owner of the memory alive while it lives.
 class Buffer {
  public:
   static constexpr size_t kAlignment = 64;
@@ -42,7 +42,7 @@ class Buffer {
 
   char* data() const { return static_cast<char*>(data_); }
   size_t size() const { return size_; }
-  // The memory, which must be its own, becomes the caller's, who ends it with std::free.
+  // Hands the memory, which the buffer must own, to the caller, who frees it with std::free.
   void* Release() {
     size_ = 0;
     return std::exchange(data_, nullptr);
@@ -51,7 +51,7 @@ class Buffer {
  private:
   void* data_ = nullptr;
   size_t size_ = 0;
-  std::shared_ptr<void> owner_;  // null: the memory is its own
+  std::shared_ptr<void> owner_;  // null: the buffer owns the memory
 };
 
 }  // namespace tessera::wire

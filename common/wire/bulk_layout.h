@@ -6,10 +6,10 @@
 namespace tessera::wire {
 
 // Which fields of a message are its bulk: the number of the repeated field that holds its blocks,
-// and the numbers of the `bytes` fields of a block. They are the wire format of
-// proto/tessera/v1/parameter_service.proto and ring.proto and change with it; tests compare them.
+// and the numbers of the `bytes` fields of a block. They follow
+// proto/tessera/v1/parameter_service.proto and ring.proto and change with them; tests compare them.
 inline constexpr size_t kMaxBulks = 2;
-// In one message; more are refused.
+// The most blocks in one message; BulkReader refuses more.
 inline constexpr size_t kMaxBlocks = 1 << 16;
 struct BulkLayout {
   int blocks;

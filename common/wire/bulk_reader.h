@@ -13,22 +13,22 @@
 
 namespace tessera::wire {
 
-// A protobuf message as it came from the network, read without copying its bulk: `rest` gets every
-// field but that, and the bulk is copied once, from where gRPC received it to where it is used.
-// Every length is checked against what came before anything is done with it.
+// A protobuf message from the network, read without parsing its bulk: `rest` gets every other
+// field, and Copy copies the bulk once, from where gRPC received it to where it is used. Every
+// length is checked against the received bytes before use.
 class BulkReader {
  public:
-  // INVALID_ARGUMENT: not a message of this kind. `rest` gets a block (without its bulk) for each
-  // block that came, in order.
+  // INVALID_ARGUMENT: `message` is malformed or of another type. `rest` gets each block without its
+  // bulk, in order.
   static absl::StatusOr<BulkReader> Read(const grpc::ByteBuffer& message, const BulkLayout& layout,
                                          google::protobuf::MessageLite* rest);
 
   size_t blocks() const { return blocks_.size(); }
-  // Length in bytes of bulk field `bulk` (its place in the layout) of a block; 0 if it has none.
+  // Length in bytes of a block's field layout.bulks[bulk]; 0 if the block has none.
   size_t Size(size_t block, size_t bulk) const { return blocks_[block][bulk].size; }
-  // Copies it. `to` has room for Size() bytes.
+  // Copies the field to `to`, which has room for Size() bytes.
   void Copy(size_t block, size_t bulk, void* to) const;
-  // Of the whole message.
+  // The size of the whole message.
   uint64_t message_bytes() const { return ends_.empty() ? 0 : ends_.back(); }
 
  private:
@@ -41,7 +41,7 @@ class BulkReader {
   BulkReader() = default;
   void CopyOut(Extent extent, void* to) const;
 
-  std::vector<grpc::Slice> slices_;  // they hold the message
+  std::vector<grpc::Slice> slices_;  // own the message's bytes
   std::vector<uint64_t> ends_;       // offset behind each slice
   std::vector<std::array<Extent, kMaxBulks>> blocks_;
 };

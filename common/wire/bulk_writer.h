@@ -13,19 +13,20 @@
 
 namespace tessera::wire {
 
-// Writes a protobuf message whose bulk never passes through protobuf: what is borrowed is copied
-// once, into the bytes that gRPC sends; what is handed over is sent from where it lies.
+// Writes a protobuf message whose bulk never passes through protobuf: borrowed bulk is copied once,
+// into the bytes that gRPC sends; a Buffer that is handed over is sent without a copy.
 class BulkWriter {
  public:
   // `message` is the message without blocks.
   BulkWriter(const BulkLayout& layout, const google::protobuf::MessageLite& message);
 
-  // The next block: its fields without bulk, and its bulk fields in the layout's order.
+  // Add the next block: its fields without bulk, and its bulk fields in the layout's order. A
+  // Buffer is the bulk of a layout with one bulk field.
   void AddBlock(const google::protobuf::MessageLite& block,
                 absl::Span<const absl::Span<const char>> bulks);  // borrowed until Finish
   void AddBlock(const google::protobuf::MessageLite& block, Buffer bulk);
 
-  // Once.
+  // Call once, at the end.
   grpc::ByteBuffer Finish();
 
  private:
@@ -36,11 +37,11 @@ class BulkWriter {
   };
   void Flush(absl::Span<const char> borrowed, Buffer owned);
   void Start(const google::protobuf::MessageLite& block, uint64_t bulk_bytes);
-  // Tag and length of a bulk field.
+  // Appends tag and length of a bulk field.
   void AppendBulkHeader(size_t bulk, uint64_t bytes);
 
   const BulkLayout layout_;
-  std::string small_;  // all that is not bulk
+  std::string small_;  // all bytes that are not bulk
   std::vector<Piece> pieces_;
 };
 

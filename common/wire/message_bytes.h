@@ -7,7 +7,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
 
-// Small messages as gRPC's generic stubs and raw methods have them.
+// Converts small messages to and from the byte buffers of gRPC's generic stubs and raw methods.
 namespace tessera::wire {
 
 inline grpc::ByteBuffer ToBytes(const google::protobuf::MessageLite& message) {
@@ -15,7 +15,7 @@ inline grpc::ByteBuffer ToBytes(const google::protobuf::MessageLite& message) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
-// False: the bytes are no such message.
+// False: the bytes are not a message of this type.
 inline bool FromBytes(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite* message) {
   std::vector<grpc::Slice> slices;
   if (!bytes.Dump(&slices).ok()) return false;

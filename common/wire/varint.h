@@ -5,7 +5,7 @@
 
 #include "google/protobuf/io/coded_stream.h"
 
-// Protobuf's variable-length numbers, where a message is written past its generated code.
+// Protobuf's variable-length numbers, for code that bypasses protobuf's generated code.
 namespace tessera::wire {
 
 // Protobuf's wire types, as its encoding page numbers them.
