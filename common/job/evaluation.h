@@ -71,7 +71,8 @@ class ScoreSums {
 
   uint64_t samples() const { return samples_; }
   std::map<std::string, double> Values() const;
-  // How far a value may be from the metric that it approximates, for approximations only.
+  // How far a value may be from the metric that it approximates; only for values that approximate
+  // one.
   std::map<std::string, double> ErrorBounds() const;
 
  private:

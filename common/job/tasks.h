@@ -60,9 +60,9 @@ std::vector<LabelKind> LabelKindsOf(const v1::JobSpec& spec);
 math::Outputs OutputsOf(v1::Loss loss);
 bool IsRanking(v1::Loss loss);
 
-// Floats that stand for a sample's output in evaluations and predictions. One loss of a single
-// output: the output itself. Several classes: the class of the largest logit, its log probability,
-// and the label's log probability.
+// Floats that stand for a sample's output in evaluations and predictions. With one output: the
+// output itself. With several classes: the class of the largest logit, its log probability, and the
+// label's log probability.
 size_t ScoreFloats(v1::Loss loss);
 
 // The number of LABEL columns; 1 also if a LIBSVM job does not name the column.

@@ -13,8 +13,8 @@ namespace tessera {
 // Pure; safe on any message that a peer can send.
 absl::Status ValidateJobSpec(const v1::JobSpec& spec);
 
-// The part of ValidateJobSpec that a job which another version accepted passes, unless it uses
-// something that this version lacks: an enum's value, a field, a loss.
+// The checks of ValidateJobSpec that a job which another version accepted can fail: whether it uses
+// something that this version lacks, an enum's value, a field or a loss.
 absl::Status CheckKnown(const v1::JobSpec& spec);
 
 // Checks the request's job and what its task needs besides: PREDICT needs a checkpoint, an output

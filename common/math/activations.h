@@ -25,8 +25,8 @@
 #include "common/math/activation/step.h"
 #include "common/math/activation/tanh.h"
 
-// The formulas of activation/, each with the name of its file: X(Formula, file). What runs over all
-// of them takes them from here: the card's kernels and the tests. (Not PRelu, whose slope is
+// The formulas of activation/, each with the name of its file: X(Formula, file). Code that runs
+// over all formulas uses this list: the card's kernels and the tests. (Not PRelu, whose slope is
 // trained.)
 #define TESSERA_ACTIVATIONS(X) \
   X(Abs, abs)                  \

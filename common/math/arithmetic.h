@@ -5,7 +5,7 @@
 namespace tessera::math {
 
 // Functions of two numbers: y = Value(a, b). Gradient<0> and Gradient<1> are dy times the
-// derivative of y by a and by b.
+// derivative of y with respect to a and to b.
 
 // y = a + b.
 struct Addition {
@@ -39,8 +39,8 @@ struct Division {
   }
 };
 
-// The larger of a and b; NaN where one of them is, so that the order of many does not matter. dy
-// goes to that one, of equals to a.
+// The larger of a and b; NaN if one of them is NaN, so that the order of many numbers does not
+// matter. dy goes to the larger one; if they are equal, to a.
 struct Maximum {
   TESSERA_HOST_DEVICE static bool IsFirst(float a, float b) { return a >= b || a != a; }
   TESSERA_HOST_DEVICE static float Value(float a, float b) { return IsFirst(a, b) ? a : b; }
@@ -50,7 +50,7 @@ struct Maximum {
   }
 };
 
-// The smaller one, likewise.
+// The smaller of a and b, likewise.
 struct Minimum {
   TESSERA_HOST_DEVICE static bool IsFirst(float a, float b) { return a <= b || a != a; }
   TESSERA_HOST_DEVICE static float Value(float a, float b) { return IsFirst(a, b) ? a : b; }

@@ -8,8 +8,8 @@
 
 namespace tessera::math {
 
-// bfloat16: the upper half of a float32, so its range with 8 bits of precision. Every one is a
-// float32 exactly.
+// bfloat16: the upper half of a float32, so with its range and 8 bits of precision. Every bfloat16
+// is exactly a float32.
 
 TESSERA_HOST_DEVICE inline float FromBfloat16(uint16_t half) {
   const uint32_t bits = static_cast<uint32_t>(half) << 16;
@@ -18,7 +18,7 @@ TESSERA_HOST_DEVICE inline float FromBfloat16(uint16_t half) {
   return x;
 }
 
-// The nearest one; of two as near, the even one. What is not a number stays so.
+// The nearest bfloat16; of two as near, the even one. NaN stays NaN.
 TESSERA_HOST_DEVICE inline uint16_t NearestBfloat16(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof(bits));
@@ -31,10 +31,10 @@ TESSERA_HOST_DEVICE inline float RoundedToBfloat16(float x) {
   return FromBfloat16(NearestBfloat16(x));
 }
 
-// One of the two next to x, by a draw that is uniform over its 2^16 values: the further one with a
-// probability that makes x the expected value (Gupta et al. 2015, "Deep learning with limited
-// numerical precision", arXiv:1502.02551, section 3). Above
-// the largest one, that one; x is finite.
+// Stochastic rounding to one of the two bfloat16 next to x. `draw` is uniform over its 2^16 values;
+// the further one gets the probability that makes x the expected value (Gupta et al. 2015, "Deep
+// learning with limited numerical precision", arXiv:1502.02551, section 3). Above the largest
+// bfloat16 the result is the largest; x is finite.
 TESSERA_HOST_DEVICE inline uint16_t StochasticBfloat16(float x, uint16_t draw) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof(bits));
@@ -43,7 +43,7 @@ TESSERA_HOST_DEVICE inline uint16_t StochasticBfloat16(float x, uint16_t draw) {
   return static_cast<uint16_t>((infinite ? bits : rounded) >> 16);
 }
 
-// `count` of them. The places lie apart.
+// Convert `count` numbers; `from` and `to` do not overlap.
 inline void WidenBfloat16(const uint16_t* from, size_t count, float* to) {
   for (size_t i = 0; i < count; ++i) to[i] = FromBfloat16(from[i]);
 }

@@ -8,21 +8,21 @@
 
 namespace tessera::math {
 
-// exp(x) and what is made of it, in float32, without branches and without calls: loops over them
-// become vectors, and their bits are the same with every C library and on every processor. Within
-// 1e-7 of the value (HyperbolicTangent: 2e-7); exact at 0; NaN stays NaN.
+// exp(x) and functions built on it, in float32, without branches and calls: compilers vectorise
+// loops over them, and the bits are the same with every C library and processor. Within 1e-7 of the
+// value (HyperbolicTangent: 2e-7); exact at 0; NaN stays NaN.
 //
-// x = n ln 2 + r with a whole n and |r| <= ln 2 / 2, so that exp(x) = 2^n (1 + q), q = exp(r) - 1,
-// which is its series up to r^7 / 7!: what is left out is below 6e-9 of it.
+// x = n ln 2 + r with a whole n and |r| <= ln 2 / 2, so exp(x) = 2^n (1 + q) with q = exp(r) - 1,
+// which is its series up to r^7 / 7!; the error of leaving out the rest is below 6e-9 of exp(r).
 struct ExpParts {
   float q;
   uint32_t n;  // modulo 2^32
 
   TESSERA_HOST_DEVICE static ExpParts Of(float x) {
-    // Added to a number below 2^22 it leaves the nearest whole one in the last bits.
+    // Adding this to a number below 2^22 leaves the nearest whole number in the last bits.
     constexpr float kRounder = 12582912;  // 1.5 * 2^23
     constexpr float kInverseLn2 = 1.44269504088896341f;
-    // ln 2 in two parts; n times the first, of ten bits, is exact.
+    // ln 2 in two parts; n times the first part, which has ten bits, is exact.
     constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440054690583e-4f;
     const float rounded = x * kInverseLn2 + kRounder;
     const float n = rounded - kRounder;
@@ -57,20 +57,20 @@ TESSERA_HOST_DEVICE inline float Exponential(float x) {
   x = x < kLeast ? kLeast : x;
   x = x > kMost ? kMost : x;
   const ExpParts parts = ExpParts::Of(x);
-  // In two steps, since 2^n itself may be no float.
+  // Multiplies in two steps, since 2^n itself may be out of float's range.
   const uint32_t half = (parts.n + 256) / 2 - 128;
   return (1 + parts.q) * ExpParts::PowerOfTwo(half) * ExpParts::PowerOfTwo(parts.n - half);
 }
 
-// exp(x) - 1, which near 0 keeps what the difference would lose; x <= 0, or NaN.
+// exp(x) - 1, which keeps near 0 the precision that the subtraction would lose; x <= 0, or NaN.
 TESSERA_HOST_DEVICE inline float ExpMinusOne(float x) {
-  constexpr float kLeast = -40;  // from here on -1
+  constexpr float kLeast = -40;  // the result is -1 below
   const ExpParts parts = ExpParts::Of(x < kLeast ? kLeast : x);
   const float power = ExpParts::PowerOfTwo(parts.n);
   return power * parts.q + (power - 1);
 }
 
-// By -|x|, for which exp does not overflow.
+// Computed from exp(-2 |x|), which does not overflow.
 TESSERA_HOST_DEVICE inline float HyperbolicTangent(float x) {
   const float e = ExpMinusOne(-2 * std::fabs(x));
   return std::copysign(e / (2 + e), x);

@@ -8,10 +8,10 @@
 
 namespace tessera::math {
 
-// A float32 as the nearest number of a shorter type; of two as near, the even one. What is not a
-// number stays so. (bfloat16.h has that type's.)
+// A float32 rounded to the nearest number of a shorter type; of two as near, to the even one. NaN
+// stays NaN. (bfloat16 has a header of its own.)
 
-// The nearest with 24 - `bits` of its bits, its exponent as it is.
+// The nearest number with 24 - `bits` bits of precision and float32's exponents.
 TESSERA_HOST_DEVICE inline float WithoutLowBits(float x, int bits) {
   uint32_t b;
   std::memcpy(&b, &x, sizeof(b));
@@ -22,14 +22,14 @@ TESSERA_HOST_DEVICE inline float WithoutLowBits(float x, int bits) {
   return x;
 }
 
-// TensorFloat-32, what NVIDIA's cards multiply: the range of float32 with 11 bits of precision.
+// TensorFloat-32, which NVIDIA's cards multiply: the range of float32 with 11 bits of precision.
 TESSERA_HOST_DEVICE inline float RoundedToTensorFloat32(float x) { return WithoutLowBits(x, 13); }
 
 // IEEE 754's binary16: 11 bits of precision from 2^-14 up to 65504, multiples of 2^-24 below;
 // from 65520 on infinity.
 TESSERA_HOST_DEVICE inline float RoundedToFloat16(float x) {
   const float size = std::fabs(x);
-  // Adding 1/2, whose last bit is 2^-24, rounds to a multiple of that.
+  // Adding 1/2, whose last bit is 2^-24, rounds to a multiple of 2^-24.
   if (size < 0x1p-14f) return std::copysign(size + 0.5f - 0.5f, x);
   return size >= 65520.0f ? x * INFINITY : WithoutLowBits(x, 13);
 }

@@ -4,11 +4,11 @@
 
 namespace tessera::math {
 
-// y = a where the condition c is not 0 (NaN is not), else b. What is not chosen is not looked at,
-// whatever it is, and has a gradient of 0, as has c.
+// y = a if the condition c is not 0 (NaN counts as not 0), else b. The other one does not matter,
+// even if it is NaN; its gradient is 0, and so is that of c.
 struct Selection {
   TESSERA_HOST_DEVICE static float Value(float c, float a, float b) { return c != 0 ? a : b; }
-  // By a (kOf = 1) or by b (2).
+  // The gradient of a (kOf = 1) or of b (2).
   template <int kOf>
   TESSERA_HOST_DEVICE static float Gradient(float c, float dy) {
     return (c != 0) == (kOf == 1) ? dy : 0;

@@ -6,7 +6,7 @@
 
 namespace tessera::math {
 
-// The least whole number that is not below x. Derivative 0.
+// The smallest whole number that is not below x. Derivative 0.
 struct Ceil {
   struct Params {};
 

@@ -7,8 +7,7 @@
 
 namespace tessera::math {
 
-// Error function (ONNX Erf), what the exact Gelu is written with; derivative 2 / sqrt(pi)
-// exp(-x^2).
+// Error function (ONNX Erf), used by the exact Gelu; derivative 2 / sqrt(pi) exp(-x^2).
 struct Erf {
   struct Params {};
 

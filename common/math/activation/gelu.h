@@ -20,7 +20,7 @@ struct Gelu {
   }
 
  private:
-  // By erfc, which keeps its precision far below 0, where 1 + erf cancels.
+  // Uses erfc, which keeps its precision far below 0, where 1 + erf cancels.
   TESSERA_HOST_DEVICE static float Distribution(float x) {
     constexpr float kInverseRootTwo = 0.707106781186547524f;
     return 0.5f * std::erfc(-x * kInverseRootTwo);

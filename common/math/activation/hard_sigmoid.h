@@ -13,7 +13,7 @@ struct HardSigmoid {
 
   TESSERA_HOST_DEVICE static float Value(const Params& p, float x) {
     const float y = p.alpha * x + p.beta;
-    return y < 0 ? 0.0f : (y > 1 ? 1.0f : y);  // NaN stays
+    return y < 0 ? 0.0f : (y > 1 ? 1.0f : y);  // NaN stays NaN
   }
   // Requires y = Value(params, x).
   TESSERA_HOST_DEVICE static float Derivative(const Params& p, float, float y) {

@@ -5,8 +5,8 @@
 
 namespace tessera::math {
 
-// Parametric rectified linear unit (He et al. 2015, arXiv:1502.01852): LeakyRelu of a slope that is
-// trained.
+// Parametric rectified linear unit (He et al. 2015, arXiv:1502.01852): LeakyRelu with a trained
+// slope.
 //   dx = dy f'(x);  dslope = dy min(x, 0)
 struct PRelu {
   TESSERA_HOST_DEVICE static float Value(float slope, float x) {

@@ -6,13 +6,13 @@
 
 namespace tessera::math {
 
-// One unit of a gated recurrent unit (Cho et al. 2014, arXiv:1406.1078) as ONNX has it with
-// linear_before_reset = 1, and cuDNN: from what the input gives its gates (x_z, x_r, x_n), what the
-// state before gives them (u_z, u_r, u_n), biases in both, and that state h:
+// One unit of a gated recurrent unit (Cho et al. 2014, arXiv:1406.1078) in the form of ONNX with
+// linear_before_reset = 1 and of cuDNN. The input contributes x_z, x_r, x_n to the gates, the
+// previous state h contributes u_z, u_r, u_n; both include their biases:
 //   z = sigmoid(x_z + u_z);  r = sigmoid(x_r + u_r);  n = tanh(x_n + r u_n)
 //   h' = h + a (1 - z) (n - h)
-// With a = 1 this is (1 - z) n + z h. AUGRU (Zhou et al. 2019, arXiv:1809.03672, equations 6 and 7)
-// has the attention of the place for a; its update gate u is 1 - z.
+// With a = 1 this is (1 - z) n + z h. In AUGRU (Zhou et al. 2019, arXiv:1809.03672, equations 6 and
+// 7) a is the attention of the place; the paper's update gate u is 1 - z.
 struct Gru {
   struct Gates {
     float z, r, n;
@@ -30,12 +30,12 @@ struct Gru {
     return before + attention * (1 - gates.z) * (gates.n - before);
   }
 
-  // Of the sums that the gates are functions of, given dh' = `slope`.
+  // The gradients of the sums inside the gates, of h and of a, given dh' = `slope`.
   struct Gradients {
     float z;          // of x_z and u_z
     float r;          // of x_r and u_r
-    float n;          // of x_n; of u_n it is r times that
-    float before;     // of h, but for what it has through u
+    float n;          // of x_n; that of u_n is r times as large
+    float before;     // of h, without its part through u
     float attention;  // of a
   };
   TESSERA_HOST_DEVICE static Gradients Backward(const Gates& gates, float u_n, float attention,

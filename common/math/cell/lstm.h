@@ -6,9 +6,9 @@
 
 namespace tessera::math {
 
-// One unit of a long short-term memory (Hochreiter, Schmidhuber 1997; with a forget gate as ONNX,
-// cuDNN and PyTorch have it): from the sums x_g + u_g of what the input and the state before give
-// its gates, and the memory m before:
+// One unit of a long short-term memory (Hochreiter, Schmidhuber 1997; with a forget gate as in
+// ONNX, cuDNN and PyTorch). It reads the sums x_g + u_g of what the input and the previous state
+// contribute to its gates, and the previous memory m:
 //   i, o, f = sigmoid(x + u);  c = tanh(x + u);  m' = f m + i c;  h' = o tanh(m')
 struct Lstm {
   struct Gates {
@@ -25,8 +25,8 @@ struct Lstm {
     return gates.o * HyperbolicTangent(memory);
   }
 
-  // Of the sums, and of the memory before, given dh' = `slope` and dm' = `memory_slope`, without
-  // what h' gives it.
+  // The gradients of the sums and of the previous memory, given dh' = `slope` and dm' =
+  // `memory_slope`, the latter without its part through h'.
   struct Gradients {
     float i, o, f, c;
     float before;

@@ -7,23 +7,22 @@
 
 namespace tessera::math {
 
-// Pairs of fields (i, j), j < i, or with itself also j = i, row by row of the lower triangle:
-// (1, 0), (2, 0), (2, 1), ... or (0, 0), (1, 0), (1, 1), ...
-// Int: large enough for the number of pairs.
+// Pairs of fields (i, j) with j < i or, with `self`, j <= i, row by row of the lower triangle: (1,
+// 0), (2, 0), (2, 1), ... or (0, 0), (1, 0), (1, 1), ... Int: large enough for the number of pairs.
 template <typename Int>
 struct FieldPairOf {
   Int i, j;
 
-  // Which pair field i's first one is: i (i - 1) / 2, with itself i (i + 1) / 2.
+  // The index of the first pair of field i: i (i - 1) / 2, with `self` i (i + 1) / 2.
   TESSERA_HOST_DEVICE static Int RowBegin(Int i, bool self) {
     return i * (i - 1 + (self ? 2 : 0)) / 2;
   }
-  // Which pair that of two fields is, whichever comes first.
+  // The index of the pair of two fields, in either order.
   TESSERA_HOST_DEVICE static Int IndexOf(Int i, Int j, bool self) {
     return i > j ? RowBegin(i, self) + j : RowBegin(j, self) + i;
   }
   TESSERA_HOST_DEVICE static FieldPairOf At(Int index, bool self) {
-    // Near the root of RowBegin(i) = index; rounding may leave it beside.
+    // Near the root of RowBegin(i) = index; rounding may miss it, so the loops correct i.
     Int i = static_cast<Int>(std::sqrt(2 * static_cast<float>(index))) + (self ? 0 : 1);
     while (RowBegin(i, self) > index) --i;
     while (RowBegin(i + 1, self) <= index) ++i;

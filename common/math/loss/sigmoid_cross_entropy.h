@@ -10,13 +10,14 @@ namespace tessera::math {
 // s(x) = 1 / (1 + exp(-x)):
 //   L = -y log s(x) - (1 - y) log s(-x) = max(x, 0) - x y + log1p(exp(-|x|))
 //   dL/dx = s(x) - y = (1 - y) s(x) - y s(-x)
-// The forms on the right neither overflow nor, for labels of 0 and 1, cancel: they keep their
-// relative precision where the model is all but certain.
+// The forms on the right do not overflow and, for labels of 0 and 1, do not cancel: they keep their
+// relative precision where the model is nearly certain.
 struct SigmoidCrossEntropy {
   // T: float or double.
   template <typename T>
   TESSERA_HOST_DEVICE static T Value(T x, T y) {
-    // x (1 - y) or -x y is max(x, 0) - x y, and exactly 0 for a label that is met, by infinity too.
+    // x (1 - y) or -x y is max(x, 0) - x y, and exactly 0 if x has the label's sign, even if
+    // infinite.
     const T missed = x >= 0 ? 1 - y : y;
     return (missed == 0 ? T(0) : std::fabs(x) * missed) + std::log1p(std::exp(-std::fabs(x)));
   }

@@ -10,7 +10,7 @@ namespace tessera::math {
 // and S = sum over k of exp(x_k - m):
 //   L = log S - (x_y - m);  dL/dx_k = exp(x_k - m) / S - [k = y]
 struct SoftmaxCrossEntropy {
-  // log of the probability of a class with logit x.
+  // The log probability of a class with logit x.
   template <typename T>
   TESSERA_HOST_DEVICE static T LogProbability(T x, T largest, T sum) {
     return (x - largest) - std::log(sum);

@@ -5,12 +5,12 @@
 
 namespace tessera::math {
 
-// The (weighted) share of samples whose class the model finds. Of two classes: with a probability
-// of 0.5 and above, a logit of 0 and above, read as positive.
+// The (weighted) share of samples whose class the model predicts. Two classes: a logit of 0 or
+// more, a probability of 0.5 or more, predicts positive.
 WeightedMean Accuracy(absl::Span<const float> logits,    // [n], none NaN
                       absl::Span<const float> labels,    // [n], above 0.5: positive
                       absl::Span<const float> weights);  // [n]; empty: all 1
-// Of several: `classes` and `labels` are their numbers.
+// Several classes: `classes` and `labels` are numbers of classes.
 WeightedMean ClassAccuracy(absl::Span<const float> classes, absl::Span<const float> labels,
                            absl::Span<const float> weights);
 

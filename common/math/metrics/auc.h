@@ -10,11 +10,11 @@ namespace tessera::math {
 // The probability that a positive sample's logit is above a negative one's, ties counting half
 // (Mann, Whitney 1947):
 //   AUC = sum over pairs (p, n) of ([x_p > x_n] + [x_p = x_n] / 2) / (positives * negatives)
-// Counted in integers, so exact. NaN where a class is missing.
+// Counted in integers, hence exact (without weights). NaN if a class is missing.
 double Auc(const SortedScores& scores);
 
-// Of keys in ascending order: twice the number of (positive, negative) pairs in which the positive
-// is above, ties counting one.
+// Twice the number of (positive, negative) pairs in which the positive is above, ties counting one.
+// Requires keys in ascending order.
 unsigned __int128 TwiceOrderedPairs(absl::Span<const uint32_t> positives,
                                     absl::Span<const uint32_t> negatives);
 

@@ -8,8 +8,8 @@ namespace tessera::math {
 // Schuetze 2008, section 8.4), without interpolation: over the distinct logits t, from the largest
 // down,
 //   AP = sum over t of (R(t) - R(previous t)) P(t)
-// where samples of logit >= t are read as positive, R is the share of positives among which they
-// are found, P the share of them that is positive. NaN where a class is missing.
+// where samples of logit >= t are predicted positive, R is the share of the positives that are
+// predicted so, P the share of the predicted ones that are positive. NaN if a class is missing.
 double AveragePrecision(const SortedScores& scores);
 
 }  // namespace tessera::math

@@ -7,15 +7,15 @@
 namespace tessera::math {
 
 // The (weighted) mean prediction over the mean label (He et al. 2014, "Practical Lessons from
-// Predicting Clicks on Ads at Facebook", section 3): 1 where they agree. Merged with that of other
-// samples it is that of all, bit for bit, whatever their order. A value type.
+// Predicting Clicks on Ads at Facebook", section 3): 1 if they agree. Merging gives the value over
+// all samples, bit for bit, whatever their order. A value type.
 class Calibration {
  public:
   void Add(const Predictions& predictions,
            absl::Span<const float> labels,    // [n]
            absl::Span<const float> weights);  // [n]; empty: all 1
   void Merge(const Calibration& other);
-  // NaN where there are no samples or labels add up to 0.
+  // NaN if there are no samples or the labels add up to 0.
   double value() const;
 
  private:

@@ -2,8 +2,8 @@
 
 namespace tessera::math {
 
-// Adds with compensation (Kahan 1965), which keeps the sum of any number of terms of one sign exact
-// to about a unit of the last place.
+// Adds with compensation (Kahan 1965): the sum of any number of terms of one sign is exact to about
+// one unit in the last place.
 class CompensatedSum {
  public:
   void Add(double x) {

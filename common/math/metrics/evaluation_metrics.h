@@ -12,60 +12,59 @@
 
 namespace tessera::math {
 
-// What a model's outputs are, and its labels with them.
+// The meaning of a model's outputs and its labels.
 enum class Outputs {
   kLogits,       // of label 1 against label 0
-  kValues,       // predictions of any numbers
+  kValues,       // predictions of real numbers
   kClasses,      // the number of the likeliest of several classes; labels are numbers of classes
   kRanks,        // scores to rank by; labels are 0 or 1
-  kGradedRanks,  // the same; labels say how relevant: 0 or more
+  kGradedRanks,  // the same; labels are relevances: 0 or more
 };
 
 // Which of two values of a metric is the better one.
 enum class Better { kLarger, kSmaller, kNearerToOne };
 
 struct MetricInfo {
-  // As evaluation.metrics names it. "@10" stands for any number from 1 on.
+  // The name in evaluation.metrics. "@10" stands for any number from 1 on.
   std::string name;
   Better better;
   std::vector<Outputs> of;
   bool groups = false;  // needs groups
-  bool sums = false;    // samples may come in parts, and need not be kept: MetricSums
+  bool sums = false;    // MetricSums can add it up from parts, without keeping samples
 
   bool IsOf(Outputs outputs) const;
 };
 
-// All that there are, in the order in which people should see them.
+// All metrics, in the order in which people should see them.
 absl::Span<const MetricInfo> AllMetrics();
-// With `name` as it was given ("ndcg@5"); nullopt: there is none of the name.
+// The metric, with its `name` as given ("ndcg@5"); nullopt: there is no such metric.
 std::optional<MetricInfo> FindMetric(const std::string& name);
 
-// What a split's samples look like to a model. The spans are borrowed for the call.
+// The outputs and labels of a split's samples. The spans are borrowed for the call.
 struct Evaluated {
-  absl::Span<const float> outputs = {};            // [n], as `kind` says
-  absl::Span<const float> labels = {};             // [n], the same
+  absl::Span<const float> outputs = {};            // [n], of kind `kind`
+  absl::Span<const float> labels = {};             // [n], of kind `kind`
   absl::Span<const uint64_t> groups = {};          // [n]; empty: not known
   absl::Span<const float> weights = {};            // [n], 0 or more; empty: all 1
   absl::Span<const float> log_probabilities = {};  // kClasses: [n], of the label's class
   Outputs kind = Outputs::kLogits;
 };
 
-// Each metric of `names` by its name, one file of this folder each; NaN where it is undefined, is
+// The metrics `names` by name, each computed by one file of this folder; NaN if it is undefined or
 // unknown, or an output is NaN. A sample of weight w counts as w samples. Bit-identical for the
 // same samples in the same order.
 std::map<std::string, double> ComputeMetrics(const std::vector<std::string>& names,
                                              const Evaluated& evaluated);
 
-// What one metric adds up of samples.
+// The sums of one metric.
 class MetricSum;
 
-// The same values, bit for bit, of samples that come in parts and are forgotten, in memory that
-// does not grow with their number: 6 to 10 MB with binned_auc, a few KB without. A function of the
-// samples as a set: neither their order nor how they were divided among those that were merged
-// changes a bit. Not thread-safe.
+// Computes the same values, bit for bit, from samples that come in parts and are not kept. Its
+// memory does not grow with the samples: 6 to 10 MB with binned_auc, a few KB without. Neither the
+// samples' order nor how they were divided among merged objects changes a bit. Not thread-safe.
 class MetricSums {
  public:
-  // Of such outputs, with weights or without. A metric that is not `sums` is NaN.
+  // For outputs of `kind`, with weights or without. A metric that is not `sums` is NaN.
   MetricSums(const std::vector<std::string>& names, Outputs kind, bool weighted);
   MetricSums(MetricSums&&) noexcept;
   MetricSums& operator=(MetricSums&&) noexcept;
@@ -76,7 +75,8 @@ class MetricSums {
   void Merge(const MetricSums& other);
 
   std::map<std::string, double> Values() const;
-  // How far a value may be from the metric that it stands for; of those that stand for one.
+  // How far a value may be from the metric that it approximates; only for values that approximate
+  // one.
   std::map<std::string, double> ErrorBounds() const;
 
  private:

@@ -10,15 +10,14 @@ namespace tessera::math {
 // "Practical Lessons from Predicting Clicks on Ads at Facebook", section 3); below 1 is better than
 // that model:
 //   NE = LogLoss / -(c log c + (1 - c) log(1 - c))
-// Merged with that of other samples it is that of all, bit for bit, whatever their order. A value
-// type.
+// Merging gives the value over all samples, bit for bit, whatever their order. A value type.
 class NormalizedEntropy {
  public:
   void Add(absl::Span<const float> logits,    // [n]
            absl::Span<const float> labels,    // [n], above 0.5: positive
            absl::Span<const float> weights);  // [n]; empty: all 1
   void Merge(const NormalizedEntropy& other);
-  // NaN where a class is missing or the log loss is NaN.
+  // NaN if a class is missing or the log loss is NaN.
   double value() const;
 
  private:

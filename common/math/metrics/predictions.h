@@ -7,8 +7,8 @@
 
 namespace tessera::math {
 
-// What a model predicts where its output is x: x itself, or the probability 1 / (1 + exp(-x)) where
-// it is a logit. A view: `outputs` outlives it.
+// A model's predictions from its outputs x: x itself, or the probability 1 / (1 + exp(-x)) if x is
+// a logit. A view: `outputs` outlives it.
 class Predictions {
  public:
   Predictions(absl::Span<const float> outputs, bool logits) : outputs_(outputs), logits_(logits) {}

@@ -7,20 +7,20 @@
 
 namespace tessera::math {
 
-// The logits of each class in ascending order, as integers of the same order as the floats (-0 and
-// 0 are one). What is computed from them without weights is a function of the samples as a set:
-// their order, and so the number of workers that scored them, does not change a bit.
+// The logits of each class in ascending order, as integers that order like the floats (-0 and 0 are
+// equal). Values computed from them without weights do not depend on the samples' order, nor on the
+// number of workers that scored them, to the bit.
 struct SortedScores {
   std::vector<uint32_t> positives;
   std::vector<uint32_t> negatives;
-  // Of each, side by side with them; both empty: all 1. Samples of one logit then stay in the order
-  // in which they came, and so do their sums.
+  // The weight of each sample, parallel to the keys; both empty: all 1. With weights, samples of
+  // one logit stay in their order, and so do their sums.
   std::vector<float> positive_weights;
   std::vector<float> negative_weights;
 
   bool weighted() const { return !positive_weights.empty() || !negative_weights.empty(); }
   uint64_t samples() const { return positives.size() + negatives.size(); }
-  // Integers of the same order as the floats; of what is not NaN never 0, nor 2^32 - 1.
+  // An integer that orders like the float; for a number never 0 nor 2^32 - 1.
   static uint32_t Key(float logit);
 };
 

@@ -6,8 +6,8 @@
 
 namespace tessera::math {
 
-// The (weighted) mean of (prediction - label)^2; its root is the RMSE. Of probabilities it is the
-// Brier score (Brier 1950).
+// The (weighted) mean of (prediction - label)^2; its root is the RMSE. For probabilities this is
+// the Brier score (Brier 1950).
 WeightedMean MeanSquaredError(const Predictions& predictions,
                               absl::Span<const float> labels,    // [n]
                               absl::Span<const float> weights);  // [n]; empty: all 1

@@ -9,8 +9,8 @@
 
 namespace tessera::math {
 
-// sum of w_i term_i over sum of w_i. Merged with that of other samples it is the mean of all, bit
-// for bit, whatever their order. A value type.
+// The sum of w_i term_i over the sum of w_i. Merging gives the mean over all samples, bit for bit,
+// whatever their order. A value type.
 class WeightedMean {
  public:
   void Add(double term, double weight) {
@@ -21,7 +21,7 @@ class WeightedMean {
     sum_.Merge(other.sum_);
     weights_.Merge(other.weights_);
   }
-  // NaN where the weights add up to 0 or the terms to what is not finite.
+  // NaN if the weights add up to 0 or the sum of the terms is not finite.
   double value() const {
     const double sum = sum_.value(), weights = weights_.value();
     return weights > 0 && std::isfinite(sum) ? sum / weights
@@ -33,7 +33,7 @@ class WeightedMean {
   ExactSum weights_;
 };
 
-// Of term(i) for i in [0, n), all w_i 1 where `weights` is empty.
+// The weighted mean of term(i) for i in [0, n); all w_i are 1 if `weights` is empty.
 template <typename Term>
 WeightedMean MeanOf(size_t n, absl::Span<const float> weights, Term term) {
   WeightedMean mean;

@@ -7,7 +7,7 @@ namespace tessera::math {
 
 // Dice (Zhou et al. 2018, DIN, arXiv:1706.06978, equation 4) of x and its standardised xhat:
 //   p = sigmoid(xhat);  y = p x + (1 - p) alpha x
-// Its derivatives by alpha; by x where p is held; by xhat:
+// Its derivatives with respect to alpha; x with p constant; xhat:
 //   (1 - p) x;  p + (1 - p) alpha;  x (1 - alpha) p (1 - p)
 struct Dice {
   TESSERA_HOST_DEVICE static float Share(float xhat) { return Sigmoid::Value(xhat); }

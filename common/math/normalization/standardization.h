@@ -6,8 +6,8 @@
 
 namespace tessera::math {
 
-// To mean 0 and variance 1 (the part that batch and layer normalisation share), with
-// inverse = 1 / sqrt(var + eps):
+// Standardization to mean 0 and variance 1 (the part that batch and layer normalisation share),
+// with inverse = 1 / sqrt(var + eps):
 //   xhat = (x - mean) inverse
 // Given the gradients g of all xhat:
 //   dx = inverse (g - mean(g) - xhat mean(g xhat))
@@ -18,8 +18,8 @@ struct Standardization {
   TESSERA_HOST_DEVICE static float Value(float x, float mean, float inverse) {
     return (x - mean) * inverse;
   }
-  // `along` times `slope` is xhat mean(g xhat), wherever the factor of xhat is; `scale` is inverse,
-  // times what all g have in common.
+  // `along` times `slope` is xhat mean(g xhat), with the factor xhat in either one; `scale` is
+  // inverse times any common factor of all g.
   TESSERA_HOST_DEVICE static float Gradient(float scale, float g, float mean_g, float along,
                                             float slope) {
     return scale * (g - mean_g - along * slope);

@@ -7,7 +7,7 @@
 namespace tessera::math {
 
 // Adagrad (Duchi, Hazan, Singer 2011, "Adaptive subgradient methods", diagonal form), epsilon
-// outside the root, with an accumulator that may forget:
+// outside the root, with an accumulator that may decay:
 //   n <- decay * n + g^2;  w <- w - rate * g / (sqrt(n) + eps)
 // decay = 1 is the published form. Requires eps above 0, or decay = 1 and an initial accumulator
 // above 0 (else a gradient of 0 may give 0 / 0).

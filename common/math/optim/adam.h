@@ -6,7 +6,7 @@
 
 namespace tessera::math {
 
-// Adam (Kingma, Ba 2015, arXiv:1412.6980, algorithm 1), t counted per row: the number of its
+// Adam (Kingma, Ba 2015, arXiv:1412.6980, algorithm 1), with t per row: the number of the row's
 // updates.
 //   t <- t + 1;  m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g^2
 //   w <- w - rate * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
@@ -31,7 +31,7 @@ struct Adam {
     row_slots[0] += 1;
     return RowAt(p, row_slots[0]);
   }
-  // At update t of the row.
+  // The Row of the row's update t.
   TESSERA_HOST_DEVICE static Row RowAt(const Params& p, float t) {
     // Powers in double: 1 - b2^t is small for the first steps.
     const double c1 = 1 - std::pow(static_cast<double>(p.beta1), static_cast<double>(t));

@@ -8,7 +8,7 @@
 namespace tessera::math {
 
 // AMSGrad (Reddi, Kale, Kumar 2018, "On the convergence of Adam and beyond", algorithm 2), with
-// Adam's correction for the first steps, t counted per row:
+// Adam's bias correction, t per row:
 //   t <- t + 1;  m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g^2;  u <- max(u, v)
 //   w <- w - rate * (m / (1 - b1^t)) / (sqrt(u / (1 - b2^t)) + eps)
 struct Amsgrad {

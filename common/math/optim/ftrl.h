@@ -13,22 +13,23 @@ namespace tessera::math {
 //   w' = 0                                        where |z'| <= l1
 //        (sign(z') l1 - z') / (1/eta' + l2)       elsewhere
 //
-// A weight that is not 0 determines its z: z = -w (1/eta + l2) - sign(w) l1. Put in, 1/eta cancels:
+// A weight that is not 0 determines its z: z = -w (1/eta + l2) - sign(w) l1. In z' this cancels
+// 1/eta:
 //   d  = 1/eta' + l2
 //   z' = g - w d - sign(w) l1    where w != 0
 //        z + g                   where w = 0
-// which is the form below. It is the published sequence while the rate is constant, and it goes on
-// smoothly, where keeping z would make the weight jump, when the rate changes with the schedule and
-// when a row starts from a weight that is not 0 with fresh slots (an initializer, a warm start).
+// which is the form below. It is the published sequence while the rate is constant. When the
+// schedule changes the rate, or a row starts from a weight that is not 0 with fresh slots (an
+// initializer, a warm start), it goes on smoothly, while a stored z would make the weight jump.
 //
-// g = 0 changes nothing, and neither does a rate so small that d or z' is no float32. `l2` is
-// FTRL's own term; an L2 term in the gradient comes besides.
+// g = 0 changes nothing, nor does a rate so small that d or z' overflows float32. `l2` is FTRL's
+// own term; an L2 term in the gradient is a separate option.
 struct Ftrl {
   static constexpr int kSlots = 2;  // z, n
   static constexpr int kRowSlots = 0;
   static constexpr bool kByWhole = false;
   struct Params {
-    float rate;  // alpha of the paper
+    float rate;  // alpha in the paper
     float beta;
     float l1;
     float l2;

@@ -5,12 +5,12 @@
 namespace tessera::math {
 
 // Gradient descent with momentum (Polyak 1964, "Some methods of speeding up the convergence of
-// iteration methods"), and Nesterov's form of it with the gradient taken where the weight is
-// (Bengio, Boulanger-Lewandowski, Pascanu 2012, arXiv:1212.0901, section 3.5):
+// iteration methods"), and Nesterov's form with the gradient taken at the weight (Bengio,
+// Boulanger-Lewandowski, Pascanu 2012, arXiv:1212.0901, section 3.5):
 //   v <- mu v + g
 //   w <- w - rate * v               plain
 //   w <- w - rate * (g + mu v)      nesterov
-// The rate stands outside of v, so a schedule changes the coming steps alone.
+// The rate is not part of v, so a schedule changes only later steps.
 struct Momentum {
   static constexpr int kSlots = 1;  // v
   static constexpr int kRowSlots = 0;

@@ -7,7 +7,7 @@
 namespace tessera::math {
 
 // RMSProp (Tieleman, Hinton 2012, "Neural networks for machine learning", lecture 6.5), epsilon
-// outside the root, the mean square starting from 0 and not corrected for it:
+// outside the root, the mean square starting from 0 without bias correction:
 //   v <- decay v + (1 - decay) g^2;  w <- w - rate * g / (sqrt(v) + eps)
 struct Rmsprop {
   static constexpr int kSlots = 1;  // v
@@ -17,14 +17,14 @@ struct Rmsprop {
     float rate;
     float decay;  // [0, 1)
     float epsilon;
-    float momentum;  // of RmspropMomentum
+    float momentum;  // for RmspropMomentum
   };
   struct Row {};
 
   TESSERA_HOST_DEVICE static float InitialSlot(const Params&, int) { return 0; }
   TESSERA_HOST_DEVICE static float InitialRowSlot(const Params&, int) { return 0; }
   TESSERA_HOST_DEVICE static Row BeginRow(const Params&, float*) { return {}; }
-  // What w moves by at rate 1.
+  // The step of w at rate 1; updates v.
   TESSERA_HOST_DEVICE static float Direction(const Params& p, float g, float& v) {
     v = p.decay * v + (1 - p.decay) * g * g;
     return g / (std::sqrt(v) + p.epsilon);
@@ -34,7 +34,7 @@ struct Rmsprop {
   }
 };
 
-// The same with momentum over what the gradient has become:
+// RMSProp with momentum over the scaled gradient:
 //   b <- mu b + g / (sqrt(v) + eps);  w <- w - rate * b
 // A type of its own: without momentum a row has no b.
 struct RmspropMomentum {

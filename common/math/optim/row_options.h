@@ -2,8 +2,9 @@
 
 namespace tessera::math {
 
-// What the optimizer of a row does besides its formula; 0: not. Clipping by value (clip.h), then by
-// the norm of the row's gradient, then its gradient is g + l2 * w; decay is weight_decay.h's.
+// A row's optimizer options besides its formula; 0: off. The gradient is clipped by value (clip.h),
+// then by the norm of the row's gradient; then l2 * w is added to it. weight_decay is that of
+// weight_decay.h.
 struct RowOptions {
   float l2 = 0;
   float weight_decay = 0;

@@ -6,7 +6,8 @@
 
 namespace tessera::math {
 
-// Adagrad with one accumulator a row, fed with the mean square of the row's gradient (Naumov et
+// Adagrad with one accumulator per row, which adds up the mean square of the row's gradient (Naumov
+// et
 // al. 2019, "Deep learning recommendation model for personalization and recommendation systems",
 // arXiv:1906.00091, as embedding tables are trained there):
 //   n <- n + mean(g^2);  w <- w - rate * g / (sqrt(n) + eps)

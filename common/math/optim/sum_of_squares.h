@@ -6,8 +6,8 @@
 
 namespace tessera::math {
 
-// Of x(0) .. x(n - 1): in double and in one fixed order of lanes, so that it vectorises and gives
-// the same bits everywhere.
+// The sum of the squares of x(0) .. x(n - 1), in double and in one fixed order of lanes, so that it
+// vectorises and gives the same bits everywhere.
 template <typename Element>
 TESSERA_HOST_DEVICE inline double SumOfSquares(uint32_t n, Element x) {
   constexpr uint32_t kLanes = 8;
