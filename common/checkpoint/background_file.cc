@@ -28,7 +28,7 @@ absl::Status BackgroundFile::Append(std::string& bytes) {
     return !status_.ok() || queued_bytes_ < kMaxQueuedBytes;
   };
   absl::MutexLock lock(&mu_);
-  // As long as the disk takes: its errors end it.
+  // Waits as long as the disk takes; an error of the disk ends the wait.
   mu_.Await(absl::Condition(&has_room));
   TESSERA_RETURN_IF_ERROR(status_);
   queued_bytes_ += bytes.size();
@@ -67,7 +67,7 @@ void BackgroundFile::Abandon() {
     }
     thread_.join();
   }
-  // Some file systems keep the space of an open file.
+  // Closed at once, since some file systems keep the space of an open file.
   file_->Close().IgnoreError();
 }
 
@@ -80,7 +80,7 @@ void BackgroundFile::WriteForever() {
       absl::MutexLock lock(&mu_);
       mu_.Await(absl::Condition(&wanted));
       if (queue_.empty() || !status_.ok()) return;
-      bytes = &queue_.front();  // stays where it is while others are added
+      bytes = &queue_.front();  // stays in place while others are queued
     }
     const absl::Status written = Write(*bytes);
     absl::MutexLock lock(&mu_);

@@ -77,7 +77,7 @@ absl::Status CheckpointReader::Add(FileSystem& fs, const v1::CheckpointFile& fil
 absl::Status CheckpointReader::CheckNoFileIsMissing() const {
   for (int t = 0; t < manifest_.tables_size(); ++t) {
     const v1::CheckpointTable& table = manifest_.tables(t);
-    // Layers may have a row several times.
+    // An upper bound: several layers may have a row.
     uint64_t at_most = 0;
     for (const File& file : files_) {
       for (const row_file::IndexEntry& entry : file.reader->blocks()) {
@@ -124,9 +124,9 @@ absl::StatusOr<TableIndex> CheckpointReader::FindTable(const std::string& name) 
 absl::StatusOr<PartitionRows> CheckpointReader::Read(TableIndex table,
                                                      PartitionId partition) const {
   PartitionRows out;
-  // Ascending by key, of the layers so far.
+  // The rows of the layers so far, ascending by key.
   std::vector<PartitionRows::Place> merged;
-  // The layer whose blocks `merged` has last got.
+  // The file whose blocks were merged last.
   const File* last = nullptr;
   for (const File& file : files_) {
     const row_file::IndexEntry* const gone = file.reader->Find(table, partition, /*gone=*/true);

@@ -1,6 +1,6 @@
 #include "common/checkpoint/checksum.h"
 
-// Compiled here, for the processor that the build names (TESSERA_ARCH).
+// Compiles xxHash here, for the processor that the build names (TESSERA_ARCH).
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -21,14 +21,14 @@ std::string ShapeDifference(const v1::CheckpointTable& a, const v1::CheckpointTa
   if (a.spec().dim() != b.spec().dim()) {
     return absl::StrCat("dim ", a.spec().dim(), " and ", b.spec().dim());
   }
-  // Without rows there are no slots either.
+  // Compared even without rows: the slots are part of the shape.
   if (a.slot_floats() != b.slot_floats()) {
     return absl::StrCat(a.slot_floats(), " and ", b.slot_floats(), " floats of the optimizer");
   }
   return "";
 }
 
-// Marks in the two lists the rows that both have. Both ascend by key.
+// Marks the rows that both sides have. Both sides ascend by key.
 void Compare(const PartitionRows& a, const PartitionRows& b, std::vector<bool>& matched_a,
              std::vector<bool>& matched_b, TableDifference& difference) {
   uint64_t i = 0;
@@ -54,8 +54,8 @@ void Compare(const PartitionRows& a, const PartitionRows& b, std::vector<bool>& 
   }
 }
 
-// One side of the comparison: a partition of the table at a time, and which of its rows the other
-// side has.
+// One side of the comparison: one partition of the table at a time, with marks on the rows that the
+// other side has.
 class Side {
  public:
   Side(const CheckpointReader& reader, TableIndex table, TableDifference::Keys& unmatched)
@@ -94,8 +94,8 @@ class Side {
 };
 
 // Partition p of n holds the keys whose hash, as a fraction, lies from p/n to (p + 1)/n
-// (PartitionOf). So both sides go through the hashes in one order, whatever their counts, and each
-// partition is read once.
+// (PartitionOf). So both sides visit the hashes in the same order, whatever their partition counts,
+// and each partition is read once.
 absl::Status DiffTable(Side a, Side b, KeepGoing keep_going, TableDifference& difference) {
   TESSERA_RETURN_IF_ERROR(a.Load());
   TESSERA_RETURN_IF_ERROR(b.Load());

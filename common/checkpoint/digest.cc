@@ -38,8 +38,8 @@ void Append(std::string& out, const T& value) {
   out.append(bytes.data(), bytes.size());
 }
 
-// What is hashed begins with its kind and the name behind its length, so that no two things that
-// differ have the same bytes.
+// The start of all hashed bytes: the kind, then the name's length and the name, so that different
+// things never have the same bytes.
 std::string Prefix(char kind, const std::string& table) {
   std::string out(1, kind);
   Append(out, static_cast<uint64_t>(table.size()));

@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-// The oldest format version that has all of the manifest.
+// The oldest format version that can express the manifest.
 uint32_t FormatVersionOf(const v1::CheckpointManifest& manifest) {
   for (const v1::OpenWindow& open : manifest.position().open()) {
     if (open.end_batch() > 0) return 4;
@@ -25,12 +25,12 @@ uint32_t FormatVersionOf(const v1::CheckpointManifest& manifest) {
   return manifest.sightings().empty() ? 2 : 3;
 }
 
-// No manifest comes near; a file that claims more is not one.
+// No manifest comes near this size; a larger file is none.
 constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;
 
-// The text is the manifest as JSON without its last brace, then these two around 16 hex digits: the
-// checksum of all that stands before. It is over bytes, not over a message printed again, because
-// the order in which maps are printed is not fixed.
+// The text is the manifest as JSON without its last brace, then 16 hex digits between these two
+// strings: the checksum of all bytes before them. The checksum covers bytes, not a message printed
+// again, because the order in which maps are printed is not fixed.
 constexpr absl::string_view kBeforeChecksum = ",\n \"checksum\": \"";
 constexpr absl::string_view kAfterChecksum = "\"\n}\n";
 constexpr size_t kSealBytes = kBeforeChecksum.size() + 16 + kAfterChecksum.size();
@@ -114,7 +114,7 @@ absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
   TESSERA_RETURN_IF_ERROR(WithContext(
       FromProtobuf(google::protobuf::util::MessageToJsonString(manifest, &body, options)),
       "manifest to JSON"));
-  // The format version is set, so there is a field before the comma.
+  // The format version is set, so a field precedes the comma.
   if (!absl::EndsWith(body, "\n}\n")) {
     return absl::InternalError("a manifest as JSON does not end as expected");
   }
@@ -122,7 +122,7 @@ absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
   body += Seal(body);
 
   TESSERA_RETURN_IF_ERROR(Failpoint("checkpoint.manifest"));
-  // The row files' names before the manifest's; after it the folder's own.
+  // Syncs the row files' names before the manifest's, and the folder's own name after it.
   TESSERA_RETURN_IF_ERROR(fs.SyncFolder(folder));
   TESSERA_RETURN_IF_ERROR(WriteFileAtomically(fs, ManifestPath(folder), body));
   const std::string parent = std::filesystem::path(folder).parent_path().string();
@@ -143,7 +143,7 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::s
   }
   v1::CheckpointManifest manifest;
   google::protobuf::util::JsonParseOptions options;
-  // First the version alone: a newer one may have fields that this build does not know.
+  // Checks the version first: a newer manifest may have fields that this build does not know.
   for (const bool ignore_unknown_fields : {true, false}) {
     options.ignore_unknown_fields = ignore_unknown_fields;
     manifest.Clear();

@@ -41,7 +41,7 @@ absl::StatusOr<Findings> Look(FileSystem& fs, const std::string& job_folder,
       findings.newest_sound = checkpoint.name;
       return findings;
     }
-    // Asked to stop, or a disk that cannot be read now: that says nothing about the checkpoint.
+    // The caller stops, or the disk cannot be read now: neither says anything about the checkpoint.
     if (!absl::IsDataLoss(status)) return status;
     absl::StrAppend(&reasons, "; ", status.message());
   }
@@ -76,7 +76,8 @@ absl::StatusOr<std::vector<PruneStep>> PlanPrune(FileSystem& fs, const std::stri
     PruneStep& step = plan.emplace_back();
     step.name = name;
     if (committed == checkpoints.end()) {
-      // A job that went back behind a damaged checkpoint may be writing one below it.
+      // A job that returned to a checkpoint before a damaged one may be writing a folder older than
+      // the damaged one.
       step.remove = options.job_stopped || (sound.has_value() && folder < *sound);
       step.reason = step.remove ? "half-written: it has no manifest"
                                 : "it has no manifest, and may be a checkpoint being written";

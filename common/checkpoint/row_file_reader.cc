@@ -18,7 +18,7 @@ absl::Span<char> Bytes(T& value) {
   return {reinterpret_cast<char*>(&value), sizeof(T)};
 }
 
-// Keys that are gone come before the rows of the same table and partition.
+// Removed keys come before the rows of the same table and partition.
 auto Order(const row_file::IndexEntry& entry) {
   return std::tuple(entry.table, entry.partition, entry.floats_per_row > 0);
 }
@@ -80,8 +80,8 @@ absl::Status RowFileReader::ReadIndex() {
   if (checksum.Value() != trailer.checksum) {
     return Damaged(trailer.index_offset, "the index's checksum differs");
   }
-  // The checksum holds, so what follows can only fail on a file that was written wrongly; but a
-  // size from outside is never used unchecked. Blocks fill the space between header and index.
+  // The checksum holds, so the checks below fail only on a file that was written wrongly; but sizes
+  // from outside are never used unchecked. Blocks fill the space between header and index.
   uint64_t offset = sizeof(row_file::Header);
   for (size_t i = 0; i < index_.size(); ++i) {
     const row_file::IndexEntry& entry = index_[i];

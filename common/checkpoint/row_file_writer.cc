@@ -46,7 +46,7 @@ RowFileWriter::RowFileWriter(FileSystem& fs, std::string path, std::unique_ptr<W
 
 RowFileWriter::~RowFileWriter() {
   if (finished_) return;
-  // Closed first: some file systems keep the space of an open file.
+  // Closes the file first: some file systems keep the space of an open file.
   file_.Abandon();
   fs_.Remove(path_).IgnoreError();
 }

@@ -31,7 +31,7 @@ std::string Shortest(double value, bool single) {
 
 void EmitText(const std::string& text, YAML::Emitter& out) {
   double number = 0;
-  // Bare, these would read back as something else than text.
+  // Without quotes these would not read back as text.
   const bool looks_other = text.empty() || text == "true" || text == "false" || text == "null" ||
                            text == "~" || absl::SimpleAtod(text, &number);
   if (looks_other) out << YAML::DoubleQuoted;
@@ -72,7 +72,7 @@ void Emit(const google::protobuf::Value& value, YAML::Emitter& out) {
 
 void Emit(const Message& message, YAML::Emitter& out);
 
-// Element i of a repeated field, or the field itself for i < 0.
+// Emits element i of a repeated field, or the field itself for i < 0.
 void Emit(const Message& message, const FieldDescriptor& field, int i, YAML::Emitter& out) {
   const google::protobuf::Reflection& of = *message.GetReflection();
   const bool list = i >= 0;
@@ -113,7 +113,7 @@ void Emit(const Message& message, const FieldDescriptor& field, int i, YAML::Emi
   }
 }
 
-// Small messages without messages in them read best on one line.
+// Small messages without submessages go on one line.
 bool OnOneLine(const std::vector<const FieldDescriptor*>& fields) {
   return fields.size() <= 6 &&
          std::all_of(fields.begin(), fields.end(),

@@ -121,7 +121,7 @@ class Override {
     return ApplyOption(parts, i + 1, here, *inner.mutable_struct_value());
   }
 
-  // By index, or by the elements' field "name".
+  // Finds an element by its index or by its field "name".
   static absl::StatusOr<int> FindElement(const std::string& part, const std::string& path,
                                          const FieldDescriptor& field, const Message& message) {
     const google::protobuf::Reflection& of = *message.GetReflection();
@@ -153,7 +153,7 @@ class Override {
 absl::StatusOr<YAML::Node> ParseValue(absl::string_view path, absl::string_view value) {
   value = absl::StripAsciiWhitespace(value);
   constexpr absl::string_view kMarks = "*&!%@`";
-  // YAML takes an anchor or a tag by itself for no value.
+  // YAML reads a lone anchor or tag as no value.
   if (!value.empty() && absl::StrContains(kMarks, value[0])) {
     return absl::InvalidArgumentError(
         absl::StrCat("a value that begins with one of * & ! % @ ` must be quoted: '", path, "=\"",

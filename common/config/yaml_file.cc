@@ -19,7 +19,7 @@ std::string At(absl::string_view file, const YAML::Mark& mark) {
   return absl::StrCat(file, ":", mark.line + 1, ":", mark.column + 1);
 }
 
-// What the parser's words mean for whoever wrote the file.
+// Explains the parser's message to the file's author.
 absl::string_view Hint(absl::string_view message) {
   if (absl::StrContains(message, "end of sequence flow")) {
     return "; a list that '[' opens ends with ']', its values parted by ','";
@@ -39,7 +39,7 @@ absl::string_view Hint(absl::string_view message) {
 
 absl::StatusOr<YAML::Node> ParseDocument(absl::string_view text, absl::string_view file,
                                          absl::string_view expected) {
-  // yaml-cpp reports by exceptions; they end here.
+  // yaml-cpp reports errors by exceptions, which are caught here.
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
     if (documents.size() > 1) {

@@ -21,7 +21,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// Aliases can make a small file stand for a huge tree, and a tree its own part.
+// Aliases can make a small file a huge tree, and a tree a part of itself.
 constexpr int kMaxNodes = 200000;
 constexpr size_t kMaxTextBytes = size_t{64} << 20;  // of values, and of the paths to them
 constexpr int kMaxDepth = 64;
@@ -41,7 +41,7 @@ const char* KindOf(const YAML::Node& node) {
   }
 }
 
-// What to say where a field's value is missing.
+// The message for a field without a value.
 const char* Nothing(const FieldDescriptor& field) {
   if (field.is_repeated()) return "expected a list, found nothing; write [] or leave it out";
   return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING
@@ -53,7 +53,7 @@ std::string Below(const std::string& path, const std::string& name) {
   return path.empty() ? name : absl::StrCat(path, ".", name);
 }
 
-// Sets the field, or adds to it where it is repeated.
+// Sets the field, or adds to it if it is repeated.
 absl::Status SetScalar(const Scalar& scalar, const FieldDescriptor& field, Message& message) {
   const Reflection& to = *message.GetReflection();
   const bool add = field.is_repeated();
@@ -221,7 +221,7 @@ absl::Status MessageReader::ReadMapping(const YAML::Node& node, const std::strin
           return Wrong(key, Below(path, name), Nothing(*field));
         }
         TESSERA_RETURN_IF_ERROR(ReadField(value, Below(path, name), *field, message));
-        // The line of the name, where a value begins on a later one.
+        // Records the name's line, since a value may begin on a later one.
         sources_->Add(Below(path, name), names_.place(key.Mark()));
         return absl::OkStatus();
       });

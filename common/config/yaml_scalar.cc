@@ -23,7 +23,7 @@ absl::Status Expected(absl::string_view what, const Scalar& scalar, absl::string
                                                  scalar.quoted ? "; leave out the quotes" : hint));
 }
 
-// "1e6" and "3.0" are whole, but not written so.
+// A hint for numbers such as "1e6" and "3.0", which are whole but not written so.
 std::string WholeNumberHint(const Scalar& scalar, double smallest, double largest) {
   double value = 0;
   if (!absl::SimpleAtod(scalar.text, &value) || std::abs(value) > 1e15) return "";
@@ -31,7 +31,7 @@ std::string WholeNumberHint(const Scalar& scalar, double smallest, double larges
   return absl::StrCat("; write ", absl::StrCat(static_cast<int64_t>(value)));
 }
 
-// absl takes spaces and other spellings that YAML has no use for.
+// absl accepts leading spaces, which YAML numbers do not have.
 bool IsPlain(const Scalar& scalar) {
   return !scalar.quoted && !scalar.text.empty() &&
          !absl::ascii_isspace(static_cast<unsigned char>(scalar.text[0]));

@@ -7,14 +7,14 @@
 namespace tessera {
 namespace {
 
-// x ^ (x >> shift), undone.
+// The inverse of x ^ (x >> shift).
 constexpr uint64_t UndoShift(uint64_t y, int shift) {
   uint64_t x = y;
   for (int known = shift; known < 64; known += shift) x = y ^ (x >> shift);
   return x;
 }
 
-// Of an odd factor, modulo 2^64: each step of Newton's doubles the bits that are right.
+// The inverse of an odd factor modulo 2^64: each Newton step doubles the number of correct bits.
 constexpr uint64_t Inverse(uint64_t factor) {
   uint64_t inverse = factor;
   for (int step = 0; step < 6; ++step) inverse *= 2 - factor * inverse;

@@ -13,7 +13,7 @@ bool IsDevice(absl::string_view word) {
   if (word == "auto" || word == "cpu" || word == "cuda") return true;
   constexpr uint32_t kMostCards = 64;
   uint32_t number = 0;
-  // SimpleAtoi takes a sign and spaces.
+  // SimpleAtoi also accepts a sign and spaces.
   return absl::ConsumePrefix(&word, "cuda:") &&
          std::all_of(word.begin(), word.end(), absl::ascii_isdigit) &&
          absl::SimpleAtoi(word, &number) && number < kMostCards;

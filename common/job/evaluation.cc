@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Without the task.
+// The metric's name without the task.
 std::string BaseOf(const std::string& metric) { return metric.substr(0, metric.find('/')); }
 
 // Column `column` of rows of `width`.
@@ -22,7 +22,7 @@ std::vector<float> Column(absl::Span<const float> rows, size_t width, size_t col
   return values;
 }
 
-// Of `names`, those that are the task's, without its name.
+// The metrics of `names` that belong to the task, without the task's name.
 std::vector<std::string> NamesOf(const JobTask& task, const std::vector<std::string>& names) {
   std::vector<std::string> own;
   for (const std::string& name : names) {
@@ -31,7 +31,7 @@ std::vector<std::string> NamesOf(const JobTask& task, const std::vector<std::str
   return own;
 }
 
-// Calls measure(its place, math::Evaluated) for every task.
+// Calls measure(index of the task, math::Evaluated) for every task.
 template <typename Measure>
 void ForEachTask(const ScoreLayout& layout, absl::Span<const float> outputs,
                  absl::Span<const float> labels, absl::Span<const uint64_t> groups,

@@ -71,8 +71,7 @@ class ScoreSums {
 
   uint64_t samples() const { return samples_; }
   std::map<std::string, double> Values() const;
-  // How far a value may be from the metric that it approximates; only for values that approximate
-  // one.
+  // How far a value may be from the metric that it approximates; only for approximations.
   std::map<std::string, double> ErrorBounds() const;
 
  private:

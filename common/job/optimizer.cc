@@ -8,16 +8,16 @@
 namespace tessera {
 namespace {
 
-// Asked number by number; keeps the first that is wrong.
+// Checks numbers one by one and keeps the first that is wrong.
 class Numbers {
  public:
   Numbers& Positive(const char* field, float x) { return Ask(field, x, x > 0, "more than 0"); }
-  // What multiplies others, which stay numbers.
+  // A factor of other numbers, which must stay finite.
   Numbers& Factor(const char* field, float x) {
     return Ask(field, x, x > 0 && x <= 1e6f, "more than 0 and at most 1e6");
   }
   Numbers& NotNegative(const char* field, float x) { return Ask(field, x, x >= 0, "0 or more"); }
-  // Of memory: at 1 it would take in nothing new.
+  // A decay of state: at 1 the state would take in nothing new.
   Numbers& Memory(const char* field, float x) {
     return Ask(field, x, x >= 0 && x < 1, "at least 0 and below 1");
   }
@@ -56,7 +56,7 @@ void Ask(const math::Adagrad::Params& p, Numbers& numbers) {
 void Ask(const math::RowWiseAdagrad::Params& p, Numbers& numbers) {
   numbers.NotNegative("initial_accumulator", p.initial_accumulator).Positive("epsilon", p.epsilon);
 }
-// Of amsgrad and lamb too.
+// Also for amsgrad and lamb.
 void Ask(const math::Adam::Params& p, Numbers& numbers) {
   numbers.Memory("beta1", p.beta1).Memory("beta2", p.beta2).Positive("epsilon", p.epsilon);
 }

@@ -14,7 +14,7 @@ namespace {
 
 using math::Outputs;
 
-// A new one: common/math/README.md.
+// To add one, see common/math/README.md.
 constexpr LossInfo kLosses[] = {
     {v1::BINARY_CROSS_ENTROPY, LabelKind::kBinary, Outputs::kLogits},
     {v1::MEAN_SQUARED_ERROR, LabelKind::kReal, Outputs::kValues},
@@ -28,7 +28,7 @@ v1::Loss LossOr(v1::Loss loss) {
   return loss == v1::LOSS_UNSPECIFIED ? v1::BINARY_CROSS_ENTROPY : loss;
 }
 
-// Null: there is none.
+// Null: the loss is not implemented.
 const LossInfo* FindLoss(v1::Loss loss) {
   for (const LossInfo& info : kLosses) {
     if (info.loss == LossOr(loss)) return &info;
@@ -38,7 +38,7 @@ const LossInfo* FindLoss(v1::Loss loss) {
 
 const LossInfo& InfoOf(v1::Loss loss) {
   if (const LossInfo* info = FindLoss(loss)) return *info;
-  // Jobs with it are refused before; to take it for another would train that one.
+  // Jobs with such a loss are refused earlier; using another loss would train the wrong one.
   spdlog::critical("the loss {} has no implementation", LossName(loss));
   std::abort();
 }

@@ -44,7 +44,8 @@ absl::Status Priority(int32_t priority) {
   return Wrong("priority", "found ", priority, "; expected ", -kMost, " to ", kMost);
 }
 
-// What the checks below go through for each other, and what statuses hold the values of.
+// Bounds the counts that the checks below multiply in nested loops, and those whose values statuses
+// hold.
 absl::Status Counts(const v1::JobSpec& spec) {
   constexpr size_t kMostTasks = 256, kMostMetrics = 1000;
   const size_t tasks = spec.model().tasks_size();
@@ -64,7 +65,8 @@ absl::Status Counts(const v1::JobSpec& spec) {
                kMostMetrics, " (METRIC/TASK is of one task)");
 }
 
-// Those of async jobs hold whole batches, whatever their size. `workers`: 0 is not known.
+// Only for jobs whose ranks step together; windows of async jobs hold whole batches, whatever their
+// size. `workers` 0: not known.
 absl::Status BatchFitsTheWindow(const v1::JobSpec& spec, uint32_t workers) {
   const uint64_t window = ShuffleWindowRecords(spec.data());
   const uint64_t batch = spec.train().batch_size();
@@ -84,7 +86,7 @@ BatchRowBytes BatchRowBytesOf(const v1::JobSpec& spec, uint64_t samples,
                               absl::Span<const double> ids) {
   std::map<std::string, const v1::TableSpec*> tables;
   for (const v1::TableSpec& table : spec.tables()) tables[table.name()] = &table;
-  double in_memory = 0, on_wire = 0;  // which no sum makes small again
+  double in_memory = 0, on_wire = 0;  // double: sums do not wrap
   for (int i = 0; i < spec.data().columns_size(); ++i) {
     const v1::ColumnSpec& column = spec.data().columns(i);
     const bool sequence = column.pooling() == v1::SEQUENCE;
@@ -117,7 +119,7 @@ absl::Status ValidatePush(const v1::JobSpec& spec, uint32_t workers, uint32_t ps
   if (workers == 0 || ps == 0) return absl::OkStatus();
   const uint64_t samples = SamplesOfAWorker(spec, workers);
   const uint64_t bytes = BatchRowBytesOf(spec, samples, ids).on_wire / ps;
-  // Blocks of the dense parameters fit the sixteenth that is left free.
+  // A sixteenth is left free, for blocks of the dense parameters.
   constexpr uint64_t kRoom = kMaxPushBytes - kMaxPushBytes / 16;
   if (bytes <= kRoom) return absl::OkStatus();
   const double share = static_cast<double>(kRoom) / static_cast<double>(bytes);
@@ -135,7 +137,7 @@ absl::Status CheckKnown(const v1::JobSpec& spec) {
 
 absl::Status ValidateJobSpec(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Counts(spec));
-  TESSERA_RETURN_IF_ERROR(CheckKnown(spec));  // the parts below ask what a loss takes
+  TESSERA_RETURN_IF_ERROR(CheckKnown(spec));  // the parts below need a known loss
   TESSERA_RETURN_IF_ERROR(Name("name", spec.name()));
   TESSERA_RETURN_IF_ERROR(validate::Tables(spec));
   TESSERA_RETURN_IF_ERROR(validate::Data(spec));

@@ -23,7 +23,7 @@ absl::Status DefaultValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
   const std::string& value = column.default_value();
   if (column.role() == v1::SPARSE) {
     int64_t id = 0;
-    const bool has_sign = !value.empty() && value[0] == '+';  // files have none
+    const bool has_sign = !value.empty() && value[0] == '+';  // data files have no '+'
     if (TypeOf(column) == v1::STRING || (absl::SimpleAtoi(value, &id) && id >= 0 && !has_sign)) {
       return absl::OkStatus();
     }
@@ -69,7 +69,7 @@ std::vector<std::string> TableNames(const v1::JobSpec& spec) {
   return names;
 }
 
-// `tables`: their names.
+// `tables`: the tables' names.
 absl::Status Lookups(const v1::JobSpec& spec, const v1::ColumnSpec& column,
                      const std::set<std::string>& tables, const std::string& path) {
   if (column.table().empty()) {
@@ -102,7 +102,7 @@ absl::Status Separator(v1::DataFormat format, const std::string& separator,
                "'; expected one character that ends no field of the format, such as '|'");
 }
 
-// Fields that only some roles have a use for.
+// Checks fields that only some roles use.
 absl::Status Belongings(const v1::ColumnSpec& column, const std::string& path) {
   const auto only = [&](bool set, bool allowed, absl::string_view field,
                         absl::string_view whose) -> absl::Status {
@@ -188,7 +188,7 @@ absl::Status Column(const v1::JobSpec& spec, const std::set<std::string>& tables
   return absl::OkStatus();
 }
 
-// Of labels and weights.
+// Checks the columns of labels and weights.
 absl::Status Targets(const v1::JobSpec& spec) {
   const v1::DataSpec& data = spec.data();
   int label = -1, weight = -1;

@@ -10,7 +10,7 @@
 namespace tessera::validate {
 namespace {
 
-// The fields of a ModelSpec or a TaskSpec that only some losses have a use for.
+// Checks the fields of a ModelSpec or a TaskSpec that only some losses use.
 template <typename Spec>
 absl::Status Loss(const Spec& spec, const std::string& path) {
   const bool binary =

@@ -44,7 +44,7 @@ absl::Status Initializer(const v1::InitializerSpec& initializer, const std::stri
 }
 
 absl::Status Admission(const v1::AdmissionSpec& admission, const std::string& path) {
-  // As far as a ps counts.
+  // A ps counts no further.
   constexpr uint32_t kMostSightings = 255;
   if (admission.after_sightings() > kMostSightings) {
     return Wrong(path + ".after_sightings", "found ", admission.after_sightings(),

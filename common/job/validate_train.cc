@@ -18,7 +18,7 @@
 namespace tessera::validate {
 namespace {
 
-// The metrics of every one of the tasks.
+// The metrics that apply to every task.
 std::vector<std::string> KnownMetrics(absl::Span<const JobTask> tasks) {
   std::vector<std::string> known;
   for (const math::MetricInfo& metric : math::AllMetrics()) {
@@ -30,7 +30,7 @@ std::vector<std::string> KnownMetrics(absl::Span<const JobTask> tasks) {
   return known;
 }
 
-// Of those that compare samples of a group, as documents name them.
+// The names, as in the documentation, of the metrics that compare samples of a group.
 std::string MetricsOfGroups() {
   std::vector<std::string> names;
   for (const math::MetricInfo& metric : math::AllMetrics()) {
@@ -134,7 +134,7 @@ absl::Status Train(const v1::TrainSpec& train) {
   return Device(train.device());
 }
 
-// `metric`: one that needs groups, or empty.
+// `metric`: a metric that needs groups, or empty.
 absl::Status GroupBy(const v1::JobSpec& spec, const std::string& metric) {
   const std::string path = "evaluation.group_by";
   if (metric.empty() && spec.evaluation().group_by().empty()) return absl::OkStatus();
@@ -145,7 +145,7 @@ absl::Status GroupBy(const v1::JobSpec& spec, const std::string& metric) {
   return SparseColumn(spec, EvaluationGroups(spec), metric, path);
 }
 
-// "auc", or "auc/TASK" where there are tasks.
+// Checks "auc", or "auc/TASK" if there are tasks.
 absl::Status Metric(const v1::JobSpec& spec, absl::Span<const JobTask> tasks,
                     const std::string& metric, const std::string& path) {
   const size_t slash = metric.find('/');
@@ -199,7 +199,7 @@ absl::Status EvaluationFields(const v1::JobSpec& spec) {
         Metric(spec, tasks, evaluation.metrics(i), absl::StrCat("evaluation.metrics[", i, "]")));
   }
   const std::vector<std::string> metrics = MetricsOf(spec);
-  std::string grouped;  // the first metric that needs groups, be it one that nobody has named
+  std::string grouped;  // the first metric that needs groups, also if it is a default
   for (const std::string& metric : metrics) {
     const std::optional<math::MetricInfo> info =
         math::FindMetric(metric.substr(0, metric.find('/')));
@@ -220,7 +220,7 @@ absl::Status EvaluationFields(const v1::JobSpec& spec) {
   return absl::OkStatus();
 }
 
-// Rules that follow a metric of the validation split need one.
+// Rules that follow a metric need a validation split.
 absl::Status NeedsValidation(const v1::JobSpec& spec) {
   if (!spec.data().validation().files().empty()) return absl::OkStatus();
   const char* what = nullptr;

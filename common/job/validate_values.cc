@@ -65,7 +65,7 @@ absl::Status Enum(const google::protobuf::EnumDescriptor& type, int number,
   return Wrong(path, "found number ", number, ", which this version does not know");
 }
 
-// Element i of a repeated field, or the field itself for i < 0.
+// Checks element i of a repeated field, or the field itself for i < 0.
 absl::Status Field(const Message& message, const FieldDescriptor& field, int i,
                    const std::string& path) {
   const google::protobuf::Reflection& of = *message.GetReflection();
@@ -104,7 +104,7 @@ absl::Status Values(const Message& message, const std::string& path) {
     }
     return absl::OkStatus();
   }
-  // A later version's, which would be taken for not set.
+  // A later version's field, which would count as not set.
   if (const auto& unknown = message.GetReflection()->GetUnknownFields(message); !unknown.empty()) {
     return Wrong(path.empty() ? "spec" : path, "found field number ", unknown.field(0).number(),
                  ", which this version does not know");

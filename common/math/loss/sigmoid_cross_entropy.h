@@ -16,8 +16,7 @@ struct SigmoidCrossEntropy {
   // T: float or double.
   template <typename T>
   TESSERA_HOST_DEVICE static T Value(T x, T y) {
-    // x (1 - y) or -x y is max(x, 0) - x y, and exactly 0 if x has the label's sign, even if
-    // infinite.
+    // x (1 - y) or -x y is max(x, 0) - x y, and exactly 0 for a met label, even if x is infinite.
     const T missed = x >= 0 ? 1 - y : y;
     return (missed == 0 ? T(0) : std::fabs(x) * missed) + std::log1p(std::exp(-std::fabs(x)));
   }

@@ -9,7 +9,7 @@
 namespace tessera::math {
 namespace {
 
-// The same of weights: a pair counts as the product of its samples'.
+// Auc with weights: a pair counts as the product of its samples' weights.
 double WeightedAuc(const SortedScores& scores) {
   const std::vector<uint32_t>& negatives = scores.negatives;
   size_t below = 0, not_above = 0;

@@ -15,7 +15,7 @@ double AveragePrecision(const SortedScores& scores) {
   const auto weight = [](const std::vector<float>& weights, size_t i) {
     return weights.empty() ? 1.0 : static_cast<double>(weights[i]);
   };
-  size_t p = positives.size(), n = negatives.size();  // those below the logit
+  size_t p = positives.size(), n = negatives.size();  // how many lie below the logit
   while (p > 0) {
     const uint32_t logit = positives[p - 1];
     const double before = found.value();

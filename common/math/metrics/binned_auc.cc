@@ -14,13 +14,13 @@ namespace {
 constexpr float kNearZero = 0x1p-6f;
 constexpr uint32_t kOctaves = 16;
 constexpr int kBinsPerOctaveBits = 13;
-constexpr uint32_t kSide = kOctaves << kBinsPerOctaveBits;  // bins of scores below 0, and of others
+constexpr uint32_t kSide = kOctaves << kBinsPerOctaveBits;  // bins on either side of 0
 constexpr uint32_t kPageBins = 512;
 constexpr uint32_t kNone = 0, kSeveral = ~0u;
 constexpr uint64_t kTooMuchWeight = uint64_t{1} << 62;
 constexpr double kNoAuc = std::numeric_limits<double>::quiet_NaN();
 
-// Ascends with x: a float's bits do with a positive float, and its sum with a constant rounds so.
+// Ascends with x: so do the bits of a positive float and its rounded sum with a constant.
 uint32_t BinOf(float x) {
   constexpr int kMantissaBits = 23;
   const uint32_t above =
@@ -99,7 +99,7 @@ void BinnedAuc::Merge(const BinnedAuc& other) {
   most_weight_ = SaturatingSum(most_weight_, other.most_weight_);
 }
 
-// In integers, as Auc counts.
+// Counts in integers, as Auc does.
 BinnedAuc::Pairs BinnedAuc::Count() const {
   unsigned __int128 twice = 0, uncertain = 0;
   uint64_t positives = 0, negatives = 0;

@@ -27,7 +27,7 @@ namespace tessera::math {
 class MetricSum {
  public:
   virtual ~MetricSum() = default;
-  // No output is NaN.
+  // Requires that no output is NaN.
   virtual void Add(const Evaluated& part) = 0;
   // `other` is of the same class, with weights if this is.
   virtual void Merge(const MetricSum& other) = 0;
@@ -45,7 +45,7 @@ bool AllAreNumbers(absl::Span<const float> outputs) {
   return std::none_of(outputs.begin(), outputs.end(), [](float x) { return std::isnan(x); });
 }
 
-// Sorted once for all metrics that read it so.
+// Sorts the scores once for all metrics that need them sorted.
 class Scores {
  public:
   explicit Scores(const Evaluated& evaluated) : evaluated_(evaluated) {}
@@ -67,8 +67,8 @@ class Scores {
 
 struct Metric {
   MetricInfo info;
-  // The one or the other.
-  double (*compute)(Scores& scores, uint32_t k) = nullptr;  // k: of the name, else 0
+  // Exactly one of the two is set.
+  double (*compute)(Scores& scores, uint32_t k) = nullptr;  // k: the name's number, else 0
   std::unique_ptr<MetricSum> (*sum)(bool weighted) = nullptr;
 };
 
@@ -92,7 +92,7 @@ WeightedMean AbsoluteErrorOf(const Evaluated& all) {
   return MeanAbsoluteError(PredictionsOf(all), all.labels, all.weights);
 }
 
-// The mean that kOf makes of a part.
+// The sum of a metric that is a mean; kOf computes the mean of one part.
 template <WeightedMean (*kOf)(const Evaluated&)>
 struct Mean {
   explicit Mean(bool /*weighted*/) {}
@@ -152,7 +152,7 @@ Metric Summed(MetricInfo info) {
           }};
 }
 
-// A new one: common/math/README.md.
+// To add one, see common/math/README.md.
 const std::vector<Metric>& Metrics() {
   static const auto& metrics = *new std::vector<Metric>{
       {{"auc", Better::kLarger, {kLogits, kRanks}},
@@ -181,7 +181,7 @@ const std::vector<Metric>& Metrics() {
   return metrics;
 }
 
-// "ndcg" of "ndcg@5", and the number; 0: there is none, or none that can be.
+// Splits "ndcg@5" into "ndcg" and 5; 0: there is no number, or no valid one.
 std::pair<std::string, uint32_t> PartName(const std::string& name) {
   const size_t at = name.find('@');
   if (at == std::string::npos) return {name, 0};

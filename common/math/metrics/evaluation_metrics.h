@@ -75,8 +75,7 @@ class MetricSums {
   void Merge(const MetricSums& other);
 
   std::map<std::string, double> Values() const;
-  // How far a value may be from the metric that it approximates; only for values that approximate
-  // one.
+  // How far a value may be from the metric that it approximates; only for approximations.
   std::map<std::string, double> ErrorBounds() const;
 
  private:

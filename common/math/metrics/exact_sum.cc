@@ -11,8 +11,8 @@ namespace {
 constexpr int kDigitBits = 32;
 constexpr int64_t kDigitMask = (int64_t{1} << kDigitBits) - 1;
 constexpr int kMantissaBits = 52;
-constexpr uint32_t kInfinite = 0x7FF;         // exponent of what is not finite
-constexpr int kLowestBit = -1074;             // of a double, as a power of two
+constexpr uint32_t kInfinite = 0x7FF;         // exponent of infinities and NaN
+constexpr int kLowestBit = -1074;             // lowest bit of a double, as a power of two
 constexpr uint32_t kMostAdditions = 1 << 30;  // 2^62 to a digit
 
 }  // namespace
@@ -26,7 +26,7 @@ void ExactSum::Add(double term) {
   }
   uint64_t mantissa = bits & ((uint64_t{1} << kMantissaBits) - 1);
   if (exponent > 0) mantissa |= uint64_t{1} << kMantissaBits;
-  const uint32_t lowest = std::max(exponent, 1u) - 1;  // the mantissa's last bit, from kLowestBit
+  const uint32_t lowest = std::max(exponent, 1u) - 1;  // of the mantissa, above kLowestBit
   const unsigned __int128 at = static_cast<unsigned __int128>(mantissa) << (lowest % kDigitBits);
   const int64_t sign = term < 0 ? -1 : 1;
   int64_t* const digit = &digits_[lowest / kDigitBits];
@@ -51,7 +51,7 @@ void ExactSum::Carry() {
   for (int i = 0; i + 1 < kDigits; ++i) {
     const int64_t digit = digits_[i] + carry;
     digits_[i] = digit & kDigitMask;
-    carry = digit >> kDigitBits;  // rounds down, so what is left is not negative
+    carry = digit >> kDigitBits;  // rounds down, so the rest is not negative
   }
   digits_[kDigits - 1] += carry;
   additions_ = 0;
@@ -71,7 +71,7 @@ double ExactSum::value() const {
   int top = kDigits - 1;
   while (top >= 0 && magnitude.digits_[top] == 0) --top;
   if (top < 0) return 0;
-  // The first three digits, which have 65 bits or more; of the rest only whether there is anything.
+  // The first three digits, which have 65 bits or more; any other digit only sets the last bit.
   unsigned __int128 leading = 0;
   for (int i = top; i > top - 3; --i) {
     leading = leading << kDigitBits | static_cast<uint64_t>(i >= 0 ? magnitude.digits_[i] : 0);

@@ -13,7 +13,7 @@
 namespace tessera::math {
 namespace {
 
-// `order`: the samples by group.
+// `order`: sample numbers sorted by group.
 double WeightedGroupedAuc(absl::Span<const uint32_t> order, absl::Span<const float> logits,
                           absl::Span<const float> labels, absl::Span<const uint64_t> groups,
                           absl::Span<const float> weights) {
@@ -53,7 +53,7 @@ double GroupedAuc(absl::Span<const float> logits, absl::Span<const float> labels
   for (size_t at = 0; at < order.size();) {
     const size_t begin = at;
     const uint64_t group = groups[order[begin]];
-    // As Auc counts: twice the pairs in order, ties counting one.
+    // Counts as Auc does: twice the ordered pairs, ties counting one.
     unsigned __int128 twice = 0;
     uint64_t positives = 0, negatives = 0;
     while (at < order.size() && groups[order[at]] == group) {

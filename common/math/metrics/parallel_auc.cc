@@ -17,13 +17,13 @@
 namespace tessera::math {
 namespace {
 
-// Buckets that are about equally full, whatever the logits: of one model they may lie within a
-// hundredth of each other. Equal keys are in one.
+// Buckets that are about equally full for any distribution: one model's logits may lie within a
+// hundredth of each other. Equal keys share a bucket.
 class Buckets {
  public:
   static constexpr size_t kCount = 256;
 
-  // Splits at every so manieth of some of the keys.
+  // Splits at quantiles of a sample of the keys.
   explicit Buckets(absl::Span<const float> logits) {
     constexpr size_t kSamplesOfBucket = 16;
     std::vector<uint32_t> some(std::min(logits.size(), kCount * kSamplesOfBucket));
@@ -36,7 +36,7 @@ class Buckets {
     }
   }
 
-  // How many splits the key is not below.
+  // The number of splits that are not above the key.
   size_t Of(uint32_t key) const {
     size_t bucket = 0;
     for (size_t step = kCount / 2; step > 0; step /= 2) {
@@ -49,20 +49,20 @@ class Buckets {
   std::array<uint32_t, kCount - 1> splits_;  // ascending
 };
 
-// Places of positives and negatives, by bucket.
+// Positions of negatives [0] and positives [1], by bucket.
 using Places = std::array<std::vector<size_t>, 2>;
 
-// A task's samples.
+// The samples of one task of the pool.
 struct Part {
   size_t begin, end;
-  Places next;  // where the next sample of a bucket goes
+  Places next;  // position of the next sample of a bucket
 };
 
 }  // namespace
 
 double ParallelAuc(absl::Span<const float> logits, absl::Span<const float> labels, TaskPool* pool) {
   constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
-  // So many are worth a thread.
+  // The fewest samples that are worth a thread.
   constexpr size_t kPartSamples = 1 << 16;
   const size_t n = logits.size();
   const size_t threads = pool == nullptr ? 1 : static_cast<size_t>(pool->threads()) + 1;
@@ -86,7 +86,7 @@ double ParallelAuc(absl::Span<const float> logits, absl::Span<const float> label
   });
   if (any_nan) return kUndefined;
 
-  // Counts become places: a bucket's samples lie together, those of one part before the next's.
+  // Turns counts into positions: a bucket's samples lie together, part after part.
   Places begins;
   std::array<size_t, 2> totals = {0, 0};
   for (size_t positive = 0; positive < 2; ++positive) {
@@ -101,7 +101,7 @@ double ParallelAuc(absl::Span<const float> logits, absl::Span<const float> label
     begins[positive][Buckets::kCount] = totals[positive];
   }
   if (totals[0] == 0 || totals[1] == 0) return kUndefined;
-  // Not filled first, as a vector would be.
+  // Not zeroed first, as a vector would be.
   const std::array<std::unique_ptr<uint32_t[]>, 2> keys = {
       std::make_unique_for_overwrite<uint32_t[]>(totals[0]),
       std::make_unique_for_overwrite<uint32_t[]>(totals[1])};
@@ -114,7 +114,7 @@ double ParallelAuc(absl::Span<const float> logits, absl::Span<const float> label
     }
   });
 
-  // Of pairs within a bucket; those of a positive with negatives of lower buckets are known.
+  // Counts the pairs within buckets; pairs with negatives of lower buckets need no sorting.
   std::vector<unsigned __int128> twice(Buckets::kCount);
   run(twice.size(), [&](size_t bucket) {
     const auto of_bucket = [&](bool positive) {

@@ -8,7 +8,7 @@
 namespace tessera::math {
 namespace {
 
-// Least significant digit first, three digits of 11 bits. `scratch` is resized as needed.
+// Sorts by the least significant digit first, three digits of 11 bits. Resizes `scratch` as needed.
 void RadixSort(std::vector<uint32_t>& keys, std::vector<uint32_t>& scratch) {
   constexpr int kDigitBits = 11;
   constexpr uint32_t kDigits = 1u << kDigitBits;
@@ -28,7 +28,7 @@ void RadixSort(std::vector<uint32_t>& keys, std::vector<uint32_t>& scratch) {
   }
 }
 
-// Moves the keys, sorted, with their weights, to two lists.
+// Sorts the keys with their weights and splits them into two lists.
 void Part(std::vector<std::pair<uint32_t, float>> sorted, std::vector<uint32_t>* keys,
           std::vector<float>* weights) {
   std::stable_sort(sorted.begin(), sorted.end(),

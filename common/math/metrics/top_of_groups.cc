@@ -16,12 +16,12 @@ namespace {
 // The samples of one group, best score first.
 struct Ranking {
   std::vector<float> labels;
-  std::vector<size_t> ends;  // of the runs of samples that have the same score
+  std::vector<size_t> ends;  // ends of the runs of samples with the same score
 
   size_t size() const { return labels.size(); }
 };
 
-// Over all groups the mean of measure(ranking), those left out for which it is NaN.
+// The mean of measure(ranking) over all groups, without groups for which it is NaN.
 template <typename Measure>
 double MeanOverGroups(const TopOfGroups& of, Measure measure) {
   std::vector<uint32_t> order(of.scores.size());
@@ -53,8 +53,8 @@ double MeanOverGroups(const TopOfGroups& of, Measure measure) {
   return total.value() > 0 ? sum.value() / total.value() : std::numeric_limits<double>::quiet_NaN();
 }
 
-// The sum over the first k places of worth(label) * discount(place from 0), where samples of equal
-// score stand in random order: its mean over all of their orders.
+// The sum over the first k places of worth(label) * discount(place from 0), as the mean over all
+// orders of samples of equal score.
 template <typename Worth, typename Discount>
 double Expected(const Ranking& ranking, size_t k, Worth worth, Discount discount) {
   CompensatedSum sum;
@@ -75,7 +75,7 @@ double Relevant(const Ranking& ranking, size_t k) {
       ranking, k, [](float label) { return label > 0 ? 1.0 : 0.0; }, [](size_t) { return 1.0; });
 }
 
-// DCG / 2^largest, which is finite whatever the labels; `largest` is the largest of them.
+// DCG / 2^largest, which is finite for any labels; `largest` is the largest label.
 double Gain(const Ranking& ranking, double largest, size_t k) {
   const double one = std::exp2(-largest);
   return Expected(
