@@ -24,7 +24,7 @@ namespace tessera {
 namespace {
 
 constexpr uint64_t kForEver = std::numeric_limits<uint64_t>::max();
-constexpr int kCrashExitCode = 137;  // what a shell says of a process killed with SIGKILL
+constexpr int kCrashExitCode = 137;  // a shell's exit code for SIGKILL
 
 enum class Action { kCrash, kError, kDelay };
 
@@ -39,7 +39,7 @@ struct Rule {
   bool At(uint64_t hit) const { return hit >= first && hit <= last && (hit - first) % every == 0; }
 };
 
-// Written while nothing is armed, then only read.
+// Written while no failpoint is armed, then only read.
 std::vector<Rule>& Rules() {
   static std::vector<Rule> rules;
   return rules;

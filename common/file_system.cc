@@ -33,7 +33,7 @@ absl::Status ErrnoStatus(int error, absl::string_view what, const std::string& p
     case EISDIR:
     case ENAMETOOLONG:
     case ELOOP:
-    case ENXIO:  // a socket, or a pipe to write to that nobody reads
+    case ENXIO:  // a socket, or opening a pipe for writing that nobody reads
       return absl::InvalidArgumentError(message);
     case EACCES:
     case EPERM:
@@ -52,7 +52,7 @@ absl::Status ErrnoStatus(int error, absl::string_view what, const std::string& p
 
 class PosixWritableFile final : public WritableFile {
  public:
-  // `old_bytes`: of the file, which it is written over.
+  // `old_bytes`: the size of the file that is overwritten.
   PosixWritableFile(int fd, std::string path, uint64_t old_bytes = 0)
       : fd_(fd), path_(std::move(path)), old_bytes_(old_bytes) {}
   ~PosixWritableFile() override {
@@ -94,8 +94,8 @@ class PosixWritableFile final : public WritableFile {
   }
 
  private:
-  // Writes zeros behind the last byte, to the end of its block: a block of which a part is new is
-  // read from the disk first where it has left the page cache.
+  // Writes zeros behind the last byte, up to the end of its block: if only a part of a block is
+  // new, the kernel reads the block from the disk first unless the page cache has it.
   absl::Status FillBlock() {
     static constexpr char kZeros[kBlock] = {};
     const uint64_t end = std::min(old_bytes_, RoundUp(size_, kBlock));
@@ -111,7 +111,7 @@ class PosixWritableFile final : public WritableFile {
     if (begin == end) return absl::OkStatus();
     const auto from = static_cast<off64_t>(begin), bytes = static_cast<off64_t>(end - begin);
     if (::sync_file_range(fd_, from, bytes, flags) == 0) return absl::OkStatus();
-    if (errno == ESPIPE) return absl::OkStatus();  // a pipe, which is on no disk
+    if (errno == ESPIPE) return absl::OkStatus();  // a pipe has no disk
     if (errno != EINVAL && errno != ENOSYS) return ErrnoStatus(errno, "sync_file_range", path_);
     syncs_whole_ = true;
     return absl::OkStatus();
@@ -122,10 +122,10 @@ class PosixWritableFile final : public WritableFile {
   int fd_;
   const std::string path_;
   const uint64_t old_bytes_;
-  uint64_t size_ = 0;         // of what was appended
-  uint64_t begun_ = 0;        // the disk has been told of the bytes before
-  uint64_t drained_ = 0;      // and has had these
-  bool syncs_whole_ = false;  // there is no sync_file_range for it here
+  uint64_t size_ = 0;         // of the appended bytes
+  uint64_t begun_ = 0;        // writing has begun for the bytes before
+  uint64_t drained_ = 0;      // the bytes before are written
+  bool syncs_whole_ = false;  // the file has no sync_file_range
 };
 
 class PosixReadableFile final : public ReadableFile {
@@ -162,8 +162,8 @@ const char* Kind(mode_t mode) {
   return "device";
 }
 
-// The descriptor of a regular file, and what it is. Never waits, as opening a pipe does until its
-// other end is opened.
+// Opens a regular file, fills `info`. Never waits, as opening a pipe would until its other end
+// opens.
 absl::StatusOr<int> OpenThatIsThere(const std::string& path, int flags, struct stat& info) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ErrnoStatus(errno, "open", path);
@@ -250,15 +250,15 @@ class Posix final : public FileSystem {
     for (; it != std::filesystem::directory_iterator(); it.increment(error)) {
       names.push_back(it->path().filename().string());
     }
-    // An increment that fails ends the loop.
+    // A failed increment has ended the loop.
     if (error) return ErrnoStatus(error.value(), "list", folder);
     std::sort(names.begin(), names.end());
     return names;
   }
 };
 
-// The number of the descriptor of this process that a link is, as where /dev/stdout leads; none: it
-// is another link.
+// The number of this process's descriptor that a link stands for, as the target of /dev/stdout
+// does; none: it is another link.
 std::optional<int> DescriptorOf(const std::filesystem::path& link) {
   std::error_code error;
   int number = 0;
@@ -290,14 +290,14 @@ absl::StatusOr<Destination> DestinationOf(const std::string& path) {
   std::filesystem::path at = path;
   std::error_code error;
   for (int links = 0; std::filesystem::is_symlink(at, error); ++links) {
-    constexpr int kMostLinks = 40;  // as the kernel follows
+    constexpr int kMostLinks = 40;  // the kernel's limit
     if (links == kMostLinks) return ErrnoStatus(ELOOP, "write to", path);
     if (const std::optional<int> descriptor = DescriptorOf(at)) {
       return Destination{.path = path, .special = "descriptor", .descriptor = *descriptor};
     }
     const std::filesystem::path target = std::filesystem::read_symlink(at, error);
     if (error) return ErrnoStatus(error.value(), "read link", at.string());
-    at = at.parent_path() / target;  // `target` alone where it is absolute
+    at = at.parent_path() / target;  // `target` alone if it is absolute
   }
   return Destination{.path = at.string()};
 }

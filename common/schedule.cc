@@ -16,9 +16,9 @@ bool Improves(const EvaluationRules& rules, double metric, bool higher_is_better
   return gain > 0 && gain >= min_delta;
 }
 
-// What is left of the fall from 1 to 0 at t in (0, 1].
+// The part of the decay from 1 to 0 that is left at t in (0, 1].
 double DecayLeft(const v1::ScheduleSpec& spec, double t) {
-  // A power of 0 falls at once at the end of the decay, as its limit does.
+  // With a power of 0 the value falls at once at the end of the decay, as its limit does.
   if (t >= 1) return 0;
   if (spec.decay() == v1::COSINE) return (1 + std::cos(std::numbers::pi * t)) / 2;
   return std::pow(1 - t, spec.has_power() ? spec.power() : 2);
@@ -85,7 +85,7 @@ EvaluationOutcome FollowEvaluation(const EvaluationRules& rules, double metric,
   outcome.stop = stopping.patience() > 0 && next.stop_misses >= stopping.patience();
   if (plateau.factor() > 0 && next.plateau_misses >= PlateauPatience(plateau)) {
     next.plateau_misses = 0;
-    // A scale that is below the minimum already is not raised to it.
+    // A scale that is already below the minimum is not raised to it.
     const double floor = std::min<double>(plateau.minimum(), rules.plateau_scale);
     next.plateau_scale = std::max(rules.plateau_scale * plateau.factor(), floor);
     outcome.cut = next.plateau_scale < rules.plateau_scale;

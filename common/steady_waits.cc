@@ -1,12 +1,12 @@
-// In every program. Waits of abseil, as Debian has it (20220623), end at a time of the wall clock,
-// also where they are told how long: set back by an hour, it makes them an hour longer. gRPC waits
-// in the same way for what comes due, so that no deadline of a call would pass for an hour
-// (github.com/grpc/grpc/issues/32176). Later versions of both wait by the steady clock.
+// Linked into every program. Waits of abseil as Debian has it (20220623) end at a wall-clock time,
+// even if the caller gives a duration: setting the clock back by an hour makes them an hour longer.
+// gRPC's timers wait in the same way, so no deadline of a call would pass for an hour
+// (github.com/grpc/grpc/issues/32176). Later versions of both use the steady clock.
 //
-// This takes the place of the function in which a thread waits, as abseil lets programs do
-// (absl/synchronization/internal/per_thread_sem.h): how long a wait is to last is asked when it
-// begins, and then counted by the steady clock. Threads that are blocked are not counted here as
-// abseil's own would, for thread pools that ask for it: none does.
+// This file replaces the function in which a thread waits, as abseil lets programs do
+// (absl/synchronization/internal/per_thread_sem.h): it computes the length of a wait when the wait
+// begins and then counts by the steady clock. Unlike abseil's own it does not count blocked threads
+// for thread pools that ask for that: none does.
 #include <linux/futex.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ using absl::synchronization_internal::Waiter;
 
 static_assert(ABSL_LTS_RELEASE_VERSION == 20220623,
               "see by which clock this abseil waits, and whether the following still holds");
-// What a thread waits for: that the count of what was posted to it is not 0.
+// The number of posts to a thread, which waits until it is not 0.
 using Posts = std::atomic<int32_t>;
 static_assert(ABSL_WAITER_MODE == ABSL_WAITER_MODE_FUTEX && std::is_standard_layout_v<Waiter> &&
               sizeof(Waiter) == sizeof(Posts));
@@ -50,9 +50,9 @@ int64_t NowBy(clockid_t clock) {
   return ToNanoseconds(now);
 }
 
-// Of a wait that is to end at that time of the wall clock, by the steady one.
+// The steady clock's time for a wait that is to end at `wall_end` of the wall clock.
 timespec SteadyEnd(int64_t wall_end) {
-  // One that was woken in vain goes on to the same end, wherever the wall clock is by then.
+  // A thread that was woken in vain waits on to the same end, wherever the wall clock is by then.
   thread_local int64_t last_wall_end = 0;
   thread_local int64_t steady_end = 0;
   if (wall_end != last_wall_end) {
@@ -63,7 +63,7 @@ timespec SteadyEnd(int64_t wall_end) {
   return {.tv_sec = steady_end / kSecond, .tv_nsec = steady_end % kSecond};
 }
 
-// False: not until `end`.
+// Waits for a post; false: none came until `end`.
 bool Wait(KernelTimeout end) {
   Waiter* const waiter = Waiter::GetWaiter(GetOrCreateCurrentThreadIdentity());
   if (!end.has_timeout()) return waiter->Wait(end);
@@ -77,7 +77,7 @@ bool Wait(KernelTimeout end) {
         return true;
       }
     }
-    // By the steady clock, which its name does not say.
+    // This call uses the steady clock, though its name does not say so.
     const int error =
         Futex::WaitBitsetAbsoluteTimeout(&posts, 0, FUTEX_BITSET_MATCH_ANY, &steady_end);
     if (error == -ETIMEDOUT) return false;
@@ -95,8 +95,8 @@ extern "C" bool ABSL_INTERNAL_C_SYMBOL(AbslInternalPerThreadSemWait)(
 namespace absl {
 ABSL_NAMESPACE_BEGIN
 
-// Abseil's own asks the clock every two seconds and counts cycles in between: for so long after the
-// clock was set, ends of waits and calls would be counted from a time that has never been since.
+// Abseil's own version asks the clock every two seconds and counts cycles in between: for that long
+// after the clock was set, ends of waits and calls would be computed from a wrong time.
 int64_t GetCurrentTimeNanos() { return tessera::NowBy(CLOCK_REALTIME); }
 
 ABSL_NAMESPACE_END

@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// Letters to insert, delete, substitute or swap with their neighbour (optimal string alignment), in
-// O(|a| * |b|).
+// The number of letters to insert, delete, substitute or swap with their neighbour (optimal string
+// alignment), in O(|a| * |b|).
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), size_t{0});
@@ -35,7 +35,7 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
 }  // namespace
 
 std::string NearestName(absl::string_view wanted, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 256;  // what is longer is no misspelling
+  constexpr size_t kLongest = 256;  // a longer name is no misspelling
   if (wanted.size() > kLongest) return "";
   const std::string* nearest = nullptr;
   size_t best = std::max<size_t>(1, wanted.size() / 3) + 1;

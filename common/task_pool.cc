@@ -12,7 +12,7 @@ TaskPool::TaskPool(int threads) {
   try {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
   } catch (const std::exception& error) {
-    // No thread, or no memory for one: the callers do more themselves.
+    // No thread, or no memory for one: the callers do more of the work.
     SPDLOG_WARN("the system gives a pool {} of {} threads: {}", threads_.size(), threads,
                 error.what());
   }
@@ -70,7 +70,7 @@ void TaskPool::Work() {
     posted_.pop_front();
     mu_.Unlock();
     task();
-    task = nullptr;  // what it holds goes without the lock
+    task = nullptr;  // frees what it holds without the lock
     mu_.Lock();
   }
 }

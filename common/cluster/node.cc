@@ -22,12 +22,12 @@
 namespace tessera {
 namespace {
 
-// What a completion means.
+// The operation that a completion belongs to.
 enum class Tag : intptr_t { kStart = 1, kRead, kWrite, kWritesDone, kFinish, kStop, kBeat };
 void* ToPointer(Tag tag) { return reinterpret_cast<void*>(static_cast<intptr_t>(tag)); }
 Tag FromPointer(void* tag) { return static_cast<Tag>(reinterpret_cast<intptr_t>(tag)); }
 
-// gRPC's deadlines on the monotonic clock, so that a jump of the wall clock ends no wait.
+// A deadline on the monotonic clock, so that a jump of the wall clock does not change a wait.
 gpr_timespec After(absl::Duration wait) {
   wait = std::clamp(wait, absl::ZeroDuration(), absl::Hours(1));
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
@@ -86,14 +86,14 @@ class Node final : public ClusterNode {
     std::unique_ptr<grpc::ClientAsyncReaderWriter<v1::NodeMessage, v1::MasterMessage>> stream;
     v1::MasterMessage in;
     grpc::Status status;
-    int pending = 0;  // operations that the queue still owes
+    int pending = 0;  // operations that have not completed
     bool writing = false;
     bool welcomed = false;
     bool goodbye = false;
     bool finishing = false;
-    std::string why;         // we gave up: instead of gRPC's "cancelled"
-    absl::Duration next;     // next heartbeat, or the time by which something must have happened
-    absl::Duration give_up;  // of the heartbeat that is being sent
+    std::string why;         // the reason if we gave up, in place of gRPC's "cancelled"
+    absl::Duration next;     // time of the next heartbeat, or the time limit of what is awaited
+    absl::Duration give_up;  // time limit of the message that is being sent
   };
 
   void Run() {
@@ -106,7 +106,7 @@ class Node final : public ClusterNode {
     joins_no_more_ = true;
   }
 
-  // Waits in the queue, so that Stop wakes it.
+  // Waits on the queue, so that Stop can end the wait.
   void Pause(absl::Duration wait) {
     void* tag;
     bool ok;
@@ -116,7 +116,7 @@ class Node final : public ClusterNode {
     }
   }
 
-  // One stream, from Hello to its end; OK is never returned.
+  // Runs one stream, from Hello to its end; never returns OK.
   absl::Status RunSession() {
     Session s;
     auto stub = v1::ClusterService::NewStub(options_.channels->Connect(options_.master_address));
@@ -148,13 +148,13 @@ class Node final : public ClusterNode {
 
   void OnTime(Session& s) {
     if (s.welcomed && s.writing && !s.goodbye && !s.finishing && Now() < s.give_up) {
-      // The master, or this process, is slow: that is no death before the lease has run out.
+      // The master or this process is slow, which is not a loss until the lease has run out.
       s.next = std::min(Now() + heartbeat_, s.give_up);
       return;
     }
     if (s.goodbye || s.finishing || !s.welcomed || s.writing) {
-      // Nothing came in time: no goodbye, no end of the stream, no Welcome, or a heartbeat that
-      // could not be sent.
+      // Something did not happen in time: the goodbye, the end of the stream, the Welcome, or the
+      // sending of a heartbeat.
       if (!s.goodbye && !s.finishing) {
         s.why = s.welcomed ? "the master takes no heartbeat"
                            : absl::StrCat("it accepts the connection and does not answer within ",
@@ -219,7 +219,7 @@ class Node final : public ClusterNode {
           std::max(options_.name_taken_limit, absl::Milliseconds(welcome.lease_ms()) * 1.5);
       lease_ = std::max(absl::Milliseconds(welcome.lease_ms()), heartbeat_);
       s.next = Now() + heartbeat_;
-      options_.hello.set_name(welcome.name());  // a name that the master picked is kept
+      options_.hello.set_name(welcome.name());  // keeps a name that the master picked
       options_.hello.set_incarnation(welcome.incarnation());
       waiting_since_.reset();
       name_taken_since_.reset();
@@ -266,13 +266,13 @@ class Node final : public ClusterNode {
     return message;
   }
 
-  // Half-closing tells the master that the node leaves of its own will.
+  // Half-closing tells the master that the node leaves on purpose.
   void SayGoodbye(Session& s) {
     s.pending += 1;
     s.stream->WritesDone(ToPointer(Tag::kWritesDone));
   }
 
-  // Whether to join again after a stream that ended so; says who is waited for.
+  // Whether to join again after a stream ended with `status`; logs the wait for the master.
   bool KeepTrying(const absl::Status& status) {
     if (absl::IsAborted(status) && options_.hello.incarnation() != 0) {
       options_.hello.set_incarnation(0);
@@ -310,15 +310,15 @@ class Node final : public ClusterNode {
 
   static absl::Duration Now() { return SystemClock().Monotonic(); }
 
-  // Constant after construction, but for name and incarnation in options_.hello (thread_ only).
+  // Constant after construction, except name and incarnation in options_.hello (thread_ only).
   Options options_;
   const Callbacks callbacks_;
   std::thread thread_;
-  // Own synchronisation.
+  // Thread-safe by themselves.
   grpc::CompletionQueue queue_;
   grpc::Alarm wake_;
-  grpc::Alarm beat_;  // a heartbeat before its time
-  // Of thread_ only.
+  grpc::Alarm beat_;  // triggers a heartbeat now
+  // Used by thread_ only.
   Backoff backoff_;
   bool stop_ = false;
   absl::Duration heartbeat_ = absl::Seconds(1);

@@ -75,7 +75,7 @@ std::string MetricsRegistry::Text() const {
     absl::MutexLock lock(&mu_);
     for (const auto& [id, collector] : collectors_) collector(samples);
   }
-  // A name is printed once, whoever has something to say under it.
+  // Merges families, so that a name that both the registry and collectors use is printed once.
   for (prometheus::MetricFamily& family : registry_.Collect()) {
     prometheus::MetricFamily& all = samples.families_[family.name];
     family.metric.insert(family.metric.end(), all.metric.begin(), all.metric.end());

@@ -16,7 +16,7 @@ std::unique_ptr<MetricsRegistry::Registration> AddProcessMetrics(MetricsRegistry
                  {"version", kVersion},
                  {"protocol", absl::StrCat(kProtocolVersion)}})
       .Set(1);
-  // These two names are those that Prometheus's own client libraries use.
+  // Prometheus's own client libraries use these two names without a prefix.
   registry.AddGauge("process_start_time_seconds", "When it started, in seconds since 1970.")
       .Set(absl::ToDoubleSeconds(clock.Wall() - absl::UnixEpoch()));
   const absl::Duration start = clock.Monotonic();

@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// SimpleAtoi takes blanks and signs, too.
+// SimpleAtoi also accepts blanks and signs.
 bool IsWholeNumber(const std::string& text, uint64_t* value) {
   for (const char c : text) {
     if (!absl::ascii_isdigit(static_cast<unsigned char>(c))) return false;
@@ -60,7 +60,7 @@ CLI::Validator ByteSize(uint64_t least) {
         if (digits != std::string::npos) {
           try {
             if (!CLI::AsSizeValue(false)(text).empty()) return wrong("a size");
-          } catch (const CLI::ValidationError&) {  // of a unit that there is not, or too much of it
+          } catch (const CLI::ValidationError&) {  // an unknown unit, or an overflow
             return wrong("a size");
           }
           if (!IsWholeNumber(text, &value)) return wrong("a size");

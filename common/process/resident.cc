@@ -11,8 +11,8 @@ namespace tessera {
 uint64_t ResidentBytes() { return ResidentBytes(::getpid()); }
 
 uint64_t ResidentBytes(int pid) {
-  std::ifstream statm(
-      absl::StrCat("/proc/", pid, "/statm"));  // pages: total, resident, ... (proc(5))
+  // Its numbers are pages: total, resident, ... (proc(5)).
+  std::ifstream statm(absl::StrCat("/proc/", pid, "/statm"));
   uint64_t total = 0;
   uint64_t resident = 0;
   if (!(statm >> total >> resident)) return 0;

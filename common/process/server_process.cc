@@ -32,7 +32,7 @@ std::optional<int> ServerProcess::Parse(CLI::App& app, int argc, char** argv) {
 absl::StatusOr<std::unique_ptr<Security>> ServerProcess::Begin(absl::string_view name,
                                                                absl::string_view master) const {
   EndMutexChecks();
-  // A file at the limit of its size (ulimit -f) is an error of the write, not the end.
+  // A write beyond the file size limit (ulimit -f) then fails instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   InitLog(name, log_level);
   TESSERA_RETURN_IF_ERROR(CheckFileDescriptors());

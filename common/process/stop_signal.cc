@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kExitNoThread = 128;  // another try may do
+constexpr int kExitNoThread = 128;  // another try may succeed
 
 sigset_t StopSignals() {
   sigset_t set;
@@ -61,7 +61,7 @@ void StopSignal::Watch() {
       absl::MutexLock lock(&mu_);
       if (ending_) return;
     }
-    // The user insists, or the clean stop hangs: nothing may run after this.
+    // The user insists, or the clean stop hangs: ends at once, without cleanup.
     if (++seen > 1) _exit(128 + number);
     AskBecause(number);
   }

@@ -30,7 +30,7 @@ absl::StatusOr<Address> Parse(absl::string_view address, uint32_t first_port) {
   if (colon == absl::string_view::npos) return Wrong(address, first_port);
   const absl::string_view digits = address.substr(colon + 1);
   uint32_t port = 0;
-  // SimpleAtoi takes blanks and signs, too.
+  // SimpleAtoi also accepts blanks and signs.
   if (!std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit) ||
       !absl::SimpleAtoi(digits, &port) || port < first_port || port > kLastPort) {
     return Wrong(address, first_port);

@@ -32,26 +32,25 @@ grpc::ChannelArguments Arguments() {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // Our own callers back off; gRPC's waits stay short so that a restarted peer is found soon.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // How long a try to connect may take, whatever the backoff is: a peer that is far or busy answers
-  // late.
+  // The least time for a try to connect, whatever the backoff is: a distant or busy peer is slow.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   // Each Connect gets connections of its own, so a large block does not wait behind another
   // caller's.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // Calls never leave the machine's network by way of a proxy from the environment.
+  // Calls never go through a proxy that the environment names.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return arguments;
 }
 
-// Before anything: where nobody serves, so that calls fail with UNAVAILABLE.
+// The prefix of a target where nobody serves, so that calls fail with UNAVAILABLE.
 constexpr char kNobody[] = "unix:/nonexistent/";
 
 void SayUnusable(const absl::Status& wrong) {
   SPDLOG_WARN("the address to call {}", std::string(wrong.message()));
 }
 
-// What gRPC's resolvers of numeric addresses take: "ipv4:1.2.3.4:7070" or "ipv6:[::1]:7070".
+// Addresses for gRPC's resolvers of numeric addresses: "ipv4:1.2.3.4:7070" or "ipv6:[::1]:7070".
 struct NumericAddresses {
   std::vector<std::string> ipv4;  // ip:port
   std::vector<std::string> ipv6;  // [ip]:port
@@ -92,7 +91,7 @@ struct NumericAddresses {
   }
 };
 
-// Of one address or a list. A target of gRPC has addresses of one family: the one that more names
+// The gRPC target of one address or a list. A target has addresses of the family that most names
 // have.
 std::string Target(const std::string& address) {
   const std::vector<absl::string_view> names = absl::StrSplit(address, ',', absl::SkipEmpty());
@@ -100,7 +99,7 @@ std::string Target(const std::string& address) {
     const absl::Status usable = CheckServerAddresses(names[0]);
     if (usable.ok()) return std::string(names[0]);
     SayUnusable(usable);
-    return absl::StrCat(kNobody, address);  // gRPC takes port 70000 for 4464
+    return absl::StrCat(kNobody, address);  // gRPC would read port 70000 as 4464
   }
   NumericAddresses found;
   for (const absl::string_view name : names) found.Add(name);

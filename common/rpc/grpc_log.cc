@@ -15,7 +15,7 @@ void Log(gpr_log_func_args* args) {
   spdlog::log(dying ? spdlog::level::critical : spdlog::level::debug, "gRPC: {}", args->message);
 }
 
-// It complains of messages, such as strings that are no UTF-8.
+// Protobuf complains about messages, such as strings that are not UTF-8.
 void LogProtobuf(google::protobuf::LogLevel level, const char*, int, const std::string& message) {
   const bool dying = level == google::protobuf::LOGLEVEL_FATAL;
   spdlog::log(dying ? spdlog::level::critical : spdlog::level::debug, "protobuf: {}", message);

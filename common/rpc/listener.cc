@@ -22,7 +22,7 @@
 namespace tessera {
 namespace {
 
-// After an error of the process: it has no file descriptor, no memory.
+// The wait after an error of the process, such as no file descriptor or no memory.
 constexpr int kRetryMs = 100;
 constexpr uint64_t kSayEveryTries = 50;
 
@@ -43,20 +43,20 @@ const char* Why(int error) {
   }
 }
 
-// A socket that listens at the address; -1: see errno. Not `only_ipv6`: one for all of IPv6 has all
-// of IPv4, too.
+// Opens a socket that listens at the address; -1: see errno. Without `only_ipv6` a socket for all
+// of IPv6 also gets all of IPv4.
 int Open(const addrinfo& info, bool only_ipv6) {
   const int fd = ::socket(info.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return fd;
   const int on = 1;
   const int v6_only = only_ipv6 ? 1 : 0;
-  // A port whose last connections are closing is free; one that somebody listens at is not.
+  // A port whose last connections are closing counts as free; one with a listener does not.
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (info.ai_family == AF_INET6) {
     ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only));
   }
-  // Its connections have these from it: no waits for more to send, and a peer that acknowledges
-  // nothing is gone when keepalive says so, too.
+  // Connections inherit these: no delay to gather data, and a peer that acknowledges nothing counts
+  // as gone when keepalive says so, too.
   const int user_timeout = kKeepaliveTimeoutMs;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof(user_timeout));
@@ -97,7 +97,7 @@ bool IsSameHost(const addrinfo& a, const addrinfo& b) {
          reinterpret_cast<const sockaddr_in*>(b.ai_addr)->sin_addr.s_addr;
 }
 
-// Whether one that stands before it in its list is the same, as where /etc/hosts has a name twice.
+// Whether the list has the same address before `info`, as where /etc/hosts has a name twice.
 bool IsRepeated(const addrinfo* list, const addrinfo* info) {
   while (list != info && !IsSameHost(*list, *info)) list = list->ai_next;
   return list != info;
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const std::string& addr
   int not_here = 0;
   for (addrinfo* info = found; info != nullptr; info = info->ai_next) {
     if (IsRepeated(found, info)) continue;
-    // The same on all.
+    // All sockets have the same port.
     if (listener->port_ != 0) SetPort(info->ai_addr, listener->port_);
     const int fd = Open(*info, /*only_ipv6=*/host.empty());
     if (fd >= 0) {
@@ -137,7 +137,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Bind(const std::string& addr
       listener->port_ = PortOf(fd);
       continue;
     }
-    // A name may have addresses of a family that this machine does not speak.
+    // A name may have addresses of a family that this machine does not support.
     not_here = errno;
     if (not_here != EAFNOSUPPORT && not_here != EADDRNOTAVAIL) return Refused(address, Why(errno));
   }
@@ -160,7 +160,7 @@ void Listener::Start(Take take, std::function<void(bool)> tell_takes) {
 void Listener::Stop() {
   if (thread_.joinable()) {
     const uint64_t one = 1;
-    // Cannot fail: nobody else writes there.
+    // Cannot fail: only this call writes to the eventfd.
     if (::write(wake_, &one, sizeof(one)) < 0) SPDLOG_ERROR("wake: {}", std::strerror(errno));
     thread_.join();
   }
@@ -178,7 +178,7 @@ int Listener::TakeAll(int listener, const Take& take) {
       case EAGAIN:
         return 0;
       case EINTR:
-      case ECONNABORTED:  // from here on: errors of that connection, which is gone
+      case ECONNABORTED:  // this and the following: errors of one connection, which is gone
       case EPERM:
       case EPROTO:
       case ENETDOWN:
@@ -197,7 +197,7 @@ void Listener::Run(const Take& take, const std::function<void(bool)>& tell_takes
   for (const int fd : sockets_) all.push_back({.fd = fd, .events = POLLIN, .revents = 0});
   std::vector<pollfd> only_wake = {all[0]};
   int error = 0;
-  uint64_t failed = 0;  // tries in a row
+  uint64_t failed = 0;  // failed tries in a row
   while (true) {
     std::vector<pollfd>& polled = error == 0 ? all : only_wake;
     if (::poll(polled.data(), polled.size(), error == 0 ? -1 : kRetryMs) < 0 && errno != EINTR) {

@@ -9,21 +9,22 @@
 namespace tessera {
 namespace {
 
-// A message travels in the metadata, of which gRPC takes 8 KB, and a byte that is no plain
-// character as three; with a longer one a caller would learn nothing but that.
+// Cuts a message to what gRPC sends: it travels in the metadata, which may have 8 KB, and a byte
+// that is not a plain character takes three. With a longer message the caller would learn only that
+// it was too long.
 std::string CutToFit(std::string message) {
   constexpr size_t kMost = 6000;
   size_t taken = 0;
   for (size_t i = 0; i < message.size(); ++i) {
     taken += message[i] >= ' ' && message[i] <= '~' && message[i] != '%' ? 1 : 3;
     if (taken <= kMost) continue;
-    while (i > 0 && (message[i] & 0xc0) == 0x80) --i;  // not within a character
+    while (i > 0 && (message[i] & 0xc0) == 0x80) --i;  // cuts at a character's start
     return absl::StrCat(message.substr(0, i), " ... (cut, of ", message.size(), " bytes)");
   }
   return message;
 }
 
-// Of a connection that ended before it was one, as where one side alone speaks TLS.
+// A hint for a connection that failed in its handshake, as when only one side speaks TLS.
 absl::string_view HintOf(const grpc::Status& status) {
   const std::string& message = status.error_message();
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE ||

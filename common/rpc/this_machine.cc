@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// In the form that inet_ntop gives it; empty: not a numeric address.
+// The address in the form of inet_ntop; empty: not a numeric address.
 std::string Numeric(const std::string& host) {
   for (const int family : {AF_INET, AF_INET6}) {
     unsigned char bytes[sizeof(in6_addr)];
@@ -53,7 +53,7 @@ bool IsThisMachine(const std::string& address) {
   if (const std::string numeric = Numeric(host); !numeric.empty()) return IsAnInterface(numeric);
   char own[256] = {};
   if (::gethostname(own, sizeof(own) - 1) != 0 || host.empty()) return false;
-  // With its domain, or without.
+  // Equal with or without the domain.
   return host == own || absl::StartsWith(host, std::string(own) + ".") ||
          absl::StartsWith(own, host + ".");
 }

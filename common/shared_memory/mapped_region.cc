@@ -22,7 +22,7 @@ namespace tessera::shared_memory {
 namespace {
 
 constexpr char kName[] = "tessera-region";
-// Its size stays as it is: memory that is mapped can always be read and written.
+// Seals the size, so that mapped memory can always be read and written.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 absl::Status SystemError(absl::string_view what) {
@@ -32,7 +32,7 @@ absl::Status SystemError(absl::string_view what) {
              : absl::FailedPreconditionError(message);
 }
 
-// Looks at the file without opening it: to open something else might block, or have an effect.
+// Checks the file without opening it: opening another kind of file might block or have an effect.
 absl::Status CheckKind(int path, absl::string_view name, uint64_t bytes) {
   const std::string link = absl::StrCat("/proc/self/fd/", path);
   char target[64] = {};
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<MappedRegion>> MappedRegion::Create(uint32_t slot
   region->slot_bytes_ = slot_bytes;
   const uint64_t bytes = RegionBytes(slots, slot_bytes);
   region->fd_ = ::memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  // The lock is what the other end sees go (Abandoned).
+  // The other end sees when this lock is gone (Abandoned).
   if (region->fd_ < 0 || ::ftruncate(region->fd_, static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(region->fd_, F_ADD_SEALS, kSeals) != 0 ||
       ::flock(region->fd_, LOCK_EX | LOCK_NB) != 0) {

@@ -35,7 +35,7 @@ class BulkReader::Cursor {
     }
     return Malformed("a number of more than ten bytes", offset_);
   }
-  // Of a field: 32 bits, as protobuf has them.
+  // A field's tag: 32 bits, as in protobuf.
   absl::StatusOr<uint64_t> Tag(uint64_t end) {
     const uint64_t begin = offset_;
     TESSERA_ASSIGN_OR_RETURN(const uint64_t tag, Varint(end));
@@ -53,7 +53,7 @@ class BulkReader::Cursor {
     offset_ += n;
     while (slice_ < reader_.ends_.size() && reader_.ends_[slice_] <= offset_) ++slice_;
   }
-  // A field is anything whose tag has been read: where its value ends.
+  // The end of the value of a field whose tag has been read.
   absl::StatusOr<uint64_t> EndOfValue(uint32_t type, uint64_t end) {
     if (type == kVarint) {
       TESSERA_RETURN_IF_ERROR(Varint(end).status());
@@ -80,7 +80,7 @@ class BulkReader::Cursor {
 
   const BulkReader& reader_;
   uint64_t offset_ = 0;
-  size_t slice_ = 0;  // the one that holds offset_
+  size_t slice_ = 0;  // the slice that holds offset_
 };
 
 absl::StatusOr<BulkReader> BulkReader::Read(const grpc::ByteBuffer& message,
@@ -131,7 +131,7 @@ absl::StatusOr<BulkReader> BulkReader::Read(const grpc::ByteBuffer& message,
       }
       if ((field & 7) != kBytes) return Malformed("a block that is not bytes", field_begin);
       TESSERA_ASSIGN_OR_RETURN(const uint64_t bytes, cursor.Length(block_end));
-      block[bulk] = {.offset = cursor.offset(), .size = bytes};  // the last one counts
+      block[bulk] = {.offset = cursor.offset(), .size = bytes};  // if repeated, the last one counts
       cursor.Skip(bytes);
     }
     AppendVarint(tag, &rest_bytes);

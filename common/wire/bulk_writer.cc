@@ -60,7 +60,7 @@ void BulkWriter::AddBlock(const google::protobuf::MessageLite& block, Buffer bul
 grpc::ByteBuffer BulkWriter::Finish() {
   Flush({}, Buffer());
   std::vector<grpc::Slice> slices;
-  // Everything up to the next piece that is handed over lies in one slice.
+  // One slice takes all bytes up to the next owned buffer.
   for (size_t first = 0; first < pieces_.size();) {
     size_t last = first;
     uint64_t bytes = 0;
@@ -71,7 +71,7 @@ grpc::ByteBuffer BulkWriter::Finish() {
     last = std::min(last, pieces_.size() - 1);
     if (bytes > 0) {
       grpc::Slice slice(bytes);
-      auto* out = const_cast<uint8_t*>(slice.begin());  // ours alone until it is sent
+      auto* out = const_cast<uint8_t*>(slice.begin());  // nobody else has it until it is sent
       for (size_t p = first; p <= last; ++p) {
         const Piece& piece = pieces_[p];
         const uint64_t small = piece.small_end - piece.small_begin;
