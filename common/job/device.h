@@ -10,8 +10,8 @@ namespace tessera {
 // "cuda:N", N below 64.
 bool IsDevice(absl::string_view word);
 
-// What is wrong with a --device flag, which may also be "emulated" (worker/device.h), and what it
-// may be; empty: nothing is wrong.
+// The error of a --device flag, which may also be "emulated" (worker/device.h), with the values
+// that it may have; empty: no error.
 std::string WrongDeviceFlag(const std::string& word);
 
 }  // namespace tessera

@@ -71,7 +71,7 @@ double ExactSum::value() const {
   int top = kDigits - 1;
   while (top >= 0 && magnitude.digits_[top] == 0) --top;
   if (top < 0) return 0;
-  // The first three digits, which have 65 bits or more; any other digit only sets the last bit.
+  // The first three digits, with 65 bits or more; any other digit that is not 0 sets the last bit.
   unsigned __int128 leading = 0;
   for (int i = top; i > top - 3; --i) {
     leading = leading << kDigitBits | static_cast<uint64_t>(i >= 0 ? magnitude.digits_[i] : 0);

@@ -28,7 +28,7 @@ void RadixSort(std::vector<uint32_t>& keys, std::vector<uint32_t>& scratch) {
   }
 }
 
-// Sorts the keys with their weights and splits them into two lists.
+// Sorts the keys with their weights and splits them into a list of keys and a list of weights.
 void Part(std::vector<std::pair<uint32_t, float>> sorted, std::vector<uint32_t>* keys,
           std::vector<float>* weights) {
   std::stable_sort(sorted.begin(), sorted.end(),
