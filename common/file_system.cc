@@ -23,6 +23,10 @@
 namespace tessera {
 namespace {
 
+absl::Status HasMore(const std::string& path, size_t most_bytes) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": has more than ", most_bytes, " bytes"));
+}
+
 absl::Status ErrnoStatus(int error, absl::string_view what, const std::string& path) {
   const std::string message = absl::StrCat(what, " ", path, ": ", std::strerror(error));
   switch (error) {
@@ -338,8 +342,10 @@ absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
   return fs.SyncFolder(folder.empty() ? "." : folder);
 }
 
-absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path) {
+absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path,
+                                          size_t most_bytes) {
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file, fs.Open(path));
+  if (file->Size() > most_bytes) return HasMore(path, most_bytes);
   std::string content(file->Size(), '\0');
   TESSERA_RETURN_IF_ERROR(file->Read(0, absl::MakeSpan(content)));
   return content;
@@ -359,10 +365,7 @@ absl::StatusOr<std::string> ReadStream(const std::string& path, size_t most_byte
     content.resize(had + static_cast<size_t>(std::max<ssize_t>(n, 0)));
     if (n == 0) return content;
     if (n < 0 && error != EINTR) return ErrnoStatus(error, "read", path);
-    if (content.size() > most_bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": has more than ", most_bytes, " bytes"));
-    }
+    if (content.size() > most_bytes) return HasMore(path, most_bytes);
   }
 }
 

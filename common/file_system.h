@@ -91,7 +91,9 @@ absl::Status WriteFileAtomically(FileSystem& fs, const std::string& path,
 // Writes to a path that a user has given, at its Destination: a file atomically; a device, a pipe
 // or a descriptor gets the bytes directly.
 absl::Status WriteOutput(const std::string& path, absl::string_view content);
-absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path);
+// INVALID_ARGUMENT: the file has more than `most_bytes`.
+absl::StatusOr<std::string> ReadWholeFile(FileSystem& fs, const std::string& path,
+                                          size_t most_bytes = SIZE_MAX);
 // Reads a file, a pipe or a terminal to its end, however long its writer takes. INVALID_ARGUMENT:
 // it has more than `most_bytes`.
 absl::StatusOr<std::string> ReadStream(const std::string& path, size_t most_bytes);

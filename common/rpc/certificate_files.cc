@@ -15,6 +15,8 @@
 namespace tessera {
 namespace {
 
+constexpr size_t kMostBytes = 1 << 20;  // of a file
+
 struct Free {
   void operator()(BIO* bio) const { BIO_free(bio); }
   void operator()(X509* certificate) const { X509_free(certificate); }
@@ -29,7 +31,7 @@ absl::Status Wrong(const std::string& path, absl::string_view what) {
 }
 
 absl::StatusOr<std::string> Read(const std::string& path) {
-  absl::StatusOr<std::string> content = ReadWholeFile(PosixFileSystem(), path);
+  absl::StatusOr<std::string> content = ReadWholeFile(PosixFileSystem(), path, kMostBytes);
   if (!content.ok()) return absl::InvalidArgumentError(content.status().message());
   return content;
 }

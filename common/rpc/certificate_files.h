@@ -14,8 +14,8 @@ struct CertificateFiles {
 };
 
 // What the files hold, each read once. INVALID_ARGUMENT, which names the file: one cannot be read,
-// has no certificate or key in PEM, has a certificate that is not valid now (with its dates), or a
-// key that needs a password or is not that of the first certificate.
+// has more than 1 MiB, has no certificate or key in PEM, has a certificate that is not valid now
+// (with its dates), or a key that needs a password or is not that of the first certificate.
 absl::StatusOr<CertificateFiles> ReadInOrder(const CertificateFiles& paths);
 
 }  // namespace tessera

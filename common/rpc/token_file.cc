@@ -77,7 +77,7 @@ void TokenFile::Refresh() {
   const absl::Duration now = SystemClock().Monotonic();
   if (read_once_ || now - looked_ < kRefresh) return;
   looked_ = now;
-  absl::StatusOr<std::string> content = ReadWholeFile(PosixFileSystem(), path_);
+  absl::StatusOr<std::string> content = ReadWholeFile(PosixFileSystem(), path_, kMostBytes);
   absl::StatusOr<std::vector<std::string>> tokens =
       content.ok() ? Parse(path_, *content) : content.status();
   std::string complaint(tokens.status().message());

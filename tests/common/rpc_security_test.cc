@@ -231,6 +231,7 @@ TEST(RpcSecurityFiles, WhatIsWrongWithAFileIsSaidBeforeItIsUsed) {
            "echo short > short",
            "echo 'with a space in it, long enough' > spaces",
            ": > empty",
+           "truncate -s 2M large",
            "(cat token; echo; echo x) > second",
        }) {
     certificates.Run(absl::StrCat("(", command, ") 2>/dev/null"));
@@ -247,6 +248,7 @@ TEST(RpcSecurityFiles, WhatIsWrongWithAFileIsSaidBeforeItIsUsed) {
   expect(&SecurityFiles::ca, "none", "none");
   expect(&SecurityFiles::ca, "token", "token: has no certificate in PEM");
   expect(&SecurityFiles::ca, "faulty.crt", "faulty.crt: certificate 2 is no good PEM");
+  expect(&SecurityFiles::ca, "large", "large: has more than 1048576 bytes");
   expect(&SecurityFiles::certificate, "", "go together; only ");
   expect(&SecurityFiles::certificate, "old.crt", "old.crt: has a certificate that is valid from ");
   expect(&SecurityFiles::key, "other.key",
@@ -256,6 +258,7 @@ TEST(RpcSecurityFiles, WhatIsWrongWithAFileIsSaidBeforeItIsUsed) {
   expect(&SecurityFiles::token, "short", "short:1: a token of 5 characters; expected 16 at least");
   expect(&SecurityFiles::token, "spaces", "spaces:1: a token is letters");
   expect(&SecurityFiles::token, "empty", "empty: has no token");
+  expect(&SecurityFiles::token, "large", "large: has more than 1048576 bytes");
   expect(&SecurityFiles::token, "second", "second:3: a token of 1 characters");
 }
 
