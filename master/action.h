@@ -17,9 +17,9 @@
 
 namespace tessera::master {
 
-// What the pure core wants done outside: calls to ps, disks, long computations. The core says what
-// (Action), an ActionRunner does it without holding any lock, the core hears how it went
-// (ActionResult). Folders are below the checkpoint root.
+// Work that the pure core wants done outside: calls to ps, disks, long computations. The core gives
+// an Action, an ActionRunner does it without holding any lock, and the core gets an ActionResult.
+// Folders are below the checkpoint root.
 
 // One of the processes that a job uses.
 struct RunNode {
@@ -31,13 +31,13 @@ struct RunNode {
 
 bool Among(const std::vector<RunNode>& nodes, uint64_t incarnation);
 
-// Reads the manifest of `folder`; or, where that is empty, of the newest sound checkpoint in
-// `job_folder` that is not among `damaged`. NOT_FOUND: there is none. UNAVAILABLE: there is one
-// whose disk does not answer; ask again.
+// Reads the manifest of `folder`; if `folder` is empty, that of the newest sound checkpoint in
+// `job_folder` that is not among `damaged`. NOT_FOUND: there is none. UNAVAILABLE: the disk of one
+// does not answer; ask again.
 struct FindCheckpoint {
   std::string folder;
-  // `folder` is one that this job may have been about to commit: what is found is made durable, as
-  // it is in `job_folder`.
+  // This job may have been about to commit `folder`: the checkpoint is made durable, as one found
+  // in `job_folder` is.
   bool own = false;
   std::string job_folder;
   std::vector<std::string> damaged;
@@ -48,24 +48,25 @@ struct OpenPs {
   std::vector<std::pair<RunNode, v1::OpenJobRequest>> calls;
 };
 
-// CloseJob on every ps. One that is not reached is told again, when it says what it has.
+// CloseJob on every ps. A ps that is not reached is called again once its heartbeat names the job.
 struct ClosePs {
   std::vector<RunNode> ps;
   v1::CloseJobRequest request;
 };
-// On no ps yet.
+// The action without its ps.
 ClosePs CloseOf(const std::string& job_id, uint64_t generation);
 
-// Makes `folder` anew, and every ps marks what its part of the checkpoint is. After a failure the
-// folder is gone, and no ps keeps a cut.
+// Makes `folder` anew, and every ps marks its part of the checkpoint. After a failure the folder is
+// gone, and no ps keeps a cut.
 struct CutCheckpoint {
   std::string folder;
   std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>> calls;
 };
 
-// Every ps writes into `folder` what it has cut, the manifest is committed, older checkpoints of
-// the job are removed down to the `keep` newest, those named, and those that other jobs are to
-// start from by then (MasterCore::Starts). After a failure the folder is gone.
+// Every ps writes into `folder` the part that it has cut, and the manifest is committed. Older
+// checkpoints of the job are removed but for the `keep` newest, those of keep_besides, and those
+// that other jobs are to start from by then (MasterCore::Starts). After a failure the folder is
+// gone.
 struct WriteCheckpoint {
   std::string folder;
   v1::CheckpointManifest manifest;  // all but files, rows and slots of tables
@@ -75,8 +76,8 @@ struct WriteCheckpoint {
   std::vector<std::string> keep_besides;
 };
 
-// The ps of a job with push logs hear that a checkpoint is committed. Not before the state log has
-// it: they forget what leads back to the one before.
+// Tells the ps of a job with push logs that a checkpoint is committed. Only once the state log has
+// the checkpoint, since the ps then forget their logs from the one before.
 struct TellCommitted {
   std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>> calls;
 };
@@ -98,14 +99,14 @@ struct CopyPartitions {
   std::vector<std::pair<RunNode, v1::FetchPartitionsRequest>> calls;
 };
 
-// MeasureScores, over all samples of a split; or what their sums come to.
+// MeasureScores over all samples of a split, or the metrics of their sums.
 struct ComputeMetrics {
   ScoreLayout layout;
   std::vector<std::string> names;
   std::vector<float> outputs;
   std::vector<float> labels;
   std::vector<uint64_t> groups;  // empty: none are needed
-  // Not null: in the place of all scores. Shared, since an action can be copied.
+  // Not null: in place of all scores. Shared, since an action can be copied.
   std::shared_ptr<const ScoreSums> sums;
 };
 
@@ -113,11 +114,11 @@ using Work =
     std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint, TellCommitted,
                  CopyPartitions, TellFollower, WeighPartitions, ComputeMetrics>;
 
-// A job's actions of a lane are done one after the other, and each lane goes on by itself.
+// A job's actions of a lane are done one after the other; lanes do not wait for each other.
 enum class Lane {
-  kForeground,  // what a job waits for
+  kForeground,  // the job waits for the action
   kBackground,  // WriteCheckpoint, TellCommitted, CopyPartitions: the job trains meanwhile
-  kAside,       // TellFollower, WeighPartitions: whatever else goes on
+  kAside,       // TellFollower, WeighPartitions: independent of all else
 };
 inline constexpr int kLanes = 3;
 inline constexpr Lane kAllLanes[kLanes] = {Lane::kForeground, Lane::kBackground, Lane::kAside};
@@ -129,16 +130,16 @@ struct Action {
 
 struct ActionResult {
   absl::Status status;
-  // CutCheckpoint, WriteCheckpoint: it failed on the master's own disk, not on a ps.
+  // CutCheckpoint, WriteCheckpoint: the action failed on the master's own disk, not on a ps.
   bool own_disk = false;
   // FindCheckpoint.
   std::string folder;
   v1::CheckpointManifest manifest;
-  std::vector<std::string> skipped;  // "FOLDER: what is wrong with it"
+  std::vector<std::string> skipped;  // "FOLDER: the error"
   // CopyPartitions.
   uint64_t rows = 0;
   uint64_t bytes = 0;
-  // WeighPartitions, as they were called.
+  // WeighPartitions: in the order of the calls.
   std::vector<v1::WeighPartitionsResponse> weights;
   // ComputeMetrics.
   std::map<std::string, double> metrics;
@@ -146,10 +147,10 @@ struct ActionResult {
   uint64_t samples = 0;
 };
 
-// What comes of it.
+// Does ComputeMetrics.
 ActionResult Measure(const ComputeMetrics& compute);
 
-// A ps that did not do what it was told is told again.
+// The wait before a failed call to a ps, or a failed cut, is tried again.
 inline constexpr absl::Duration kBetweenTries = absl::Seconds(1);
 
 }  // namespace tessera::master

@@ -28,12 +28,12 @@
 namespace tessera::master {
 
 // The whole master as a function of its state, events and injected time: who is in the cluster, the
-// queue of jobs, the runs under way. What is to be done outside leaves as actions and writes:
-//   - TakeWrites must be durable before anything that came out of the core after them is acted on
-//     (an answer, an action);
-//   - TakeAction gives one action of a job and lane at a time, ActionDone answers it. A run begins
-//     when what the one before of its job had under way is done.
-// Services and threads (master.h) are around it. Not thread-safe.
+// queue of jobs, the runs under way. Work to be done outside leaves as actions and writes:
+//   - the caller makes TakeWrites durable before it acts on anything (an answer, an action) that
+//     came out of the core after them;
+//   - TakeAction gives one action of a job and lane at a time, ActionDone answers it. A run's
+//     actions begin when those of the job's run before it are done.
+// Services and threads (master.h) drive the core. Not thread-safe.
 class MasterCore {
  public:
   using Now = master::Now;
@@ -41,25 +41,27 @@ class MasterCore {
     Membership::Options membership;
     // A job that takes "as many as live" starts when nobody has joined for this long.
     absl::Duration settle = absl::Seconds(1);
-    // Before the n-th restart without progress: this, doubled n - 1 times, at most longest_retry.
+    // The wait before the n-th restart without progress: this, doubled n - 1 times, at most
+    // longest_retry.
     absl::Duration first_retry = absl::Milliseconds(200);
     absl::Duration longest_retry = absl::Seconds(10);
-    // A job is not pre-empted before it has trained for so long since it was started, and a step.
+    // A job is not pre-empted before it has trained for so long, and one step, since its start.
     absl::Duration least_run = absl::Seconds(10);
     absl::Duration stuck_after = absl::Minutes(10);  // see RunOptions
-    // Of a job that does not go on from a checkpoint, which has its own.
+    // For a job that starts without a checkpoint; a checkpoint has its own number.
     uint32_t partitions = kDefaultPartitions;
     // Restarts in a row without progress that a job survives: about two minutes of them.
     uint32_t fruitless_restarts = 15;
     Quotas quotas;
-    // The next job's number is at least this: above those of folders that earlier jobs have left.
+    // The next job's number is at least this: above the numbers of folders left by earlier jobs.
     uint64_t next_job = 1;
     std::string cluster;  // CheckpointRoot::cluster
   };
 
-  // `state` is all that the state log holds. DATA_LOSS: a record that cannot be read. A job that
-  // trained goes on where it is, with the processes that join again as they were; others that ran,
-  // from their last checkpoint. One that asks for what this version does not have has failed.
+  // `state` is all that the state log holds. A job that trained goes on where it is, with the
+  // processes that join again as they were; other running jobs go on from their last checkpoint. A
+  // job that asks for something that this version does not have fails. DATA_LOSS: a record cannot
+  // be read.
   static absl::StatusOr<std::unique_ptr<MasterCore>> New(
       const Options& options, const std::map<std::string, std::string>& state, const Now& now);
 
@@ -68,30 +70,30 @@ class MasterCore {
 
   // ---- processes
   absl::StatusOr<v1::Welcome> Join(const v1::Hello& hello, const Now& now);
-  // A new one is about to be told: its lease begins now. False: it is dead.
+  // A process that joined is about to get its Welcome: its lease begins now. False: it is dead.
   bool BeginLease(uint64_t incarnation, const Now& now);
   // False: the incarnation is dead.
   bool Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now);
   void Leave(uint64_t incarnation, const std::string& reason, const Now& now);
-  // The stream is over by which it joined at `joined_at` (monotonic); `broke`: not by its own will.
-  // Leave, unless it lives on (Membership::Outlives).
+  // The stream by which a process joined at `joined_at` (monotonic) is over; `broke`: the process
+  // did not end it. As Leave, unless the process lives on (Membership::Outlives).
   void StreamEnded(uint64_t incarnation, absl::Duration joined_at, bool broke,
                    const std::string& reason, const Now& now);
   bool IsAlive(uint64_t incarnation) const { return membership_.IsAlive(incarnation); }
-  // Differs whenever the node's assignment does; empty where it has none.
+  // A key that changes whenever the node's assignment does; empty: it has none.
   std::string AssignmentKey(uint64_t incarnation) const;
   v1::Assignment AssignmentFor(uint64_t incarnation) const;
-  // It asked for leave (Heartbeat.leaving), and no job waits for what it has.
+  // The ps asked for leave (Heartbeat.leaving), and no job still needs its rows.
   bool MayLeave(uint64_t incarnation) const;
 
   // ---- jobs
-  // Of a request that ValidateSubmit has accepted.
+  // The new job's id. ValidateSubmit has accepted the request.
   absl::StatusOr<std::string> Submit(const v1::SubmitRequest& request, const Now& now);
   absl::Status Cancel(const std::string& job_id, const Now& now);
   // See JobService.Suspend, JobService.Resume.
   absl::Status Suspend(const std::string& job_id, const Now& now);
   absl::Status Resume(const std::string& job_id, const Now& now);
-  // See JobService.Scale. What is refused changes nothing, and so not half of it either.
+  // See JobService.Scale. A refused request changes nothing, not even the half that could be done.
   absl::StatusOr<v1::ScaleResponse> Scale(const v1::ScaleRequest& request, const Now& now);
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id, const Now& now);
   std::vector<v1::JobStatus> ListJobs(const Now& now);
@@ -99,31 +101,31 @@ class MasterCore {
 
   // ---- figures
   const Counts& counts() const { return counts_; }
-  // Those that are remembered; a state that none is in may be missing.
+  // The number of remembered jobs by state; a state of no job may be missing.
   std::map<v1::JobState, int> JobsByState();
-  // By job: how fast its ps and workers are.
+  // How fast ps and workers are, by job.
   std::map<std::string, std::vector<SlowProcesses::Process>> Paces(const Now& now) const;
   size_t LiveNodes(v1::NodeKind kind) const { return membership_.Alive(kind).size(); }
 
   // ---- work
   absl::StatusOr<std::optional<v1::NextWorkResponse>> NextWork(const v1::NextWorkRequest& request,
                                                                const Now& now);
-  // What a unit's scores may be; ABORTED, NOT_FOUND as NextWork.
+  // The scores that a unit may bring. ABORTED, NOT_FOUND: as NextWork.
   absl::StatusOr<ScoresExpected> MayScore(const v1::ScoresChunk& chunk);
   absl::Status AddScores(const v1::ScoresChunk& header, EvaluationRound::Scores scores);
-  // The same where they are folded.
+  // As AddScores, where scores are folded.
   absl::Status AddSums(const v1::ScoresChunk& header, std::unique_ptr<ScoreSums> sums);
 
   // ---- time and the outside
   void Tick(const Now& now);
-  // nullopt: no job has anything to be done in that lane that may begin now.
+  // The next action of that lane; nullopt: no job has one that may begin now.
   std::optional<Action> TakeAction(Lane lane);
   void ActionDone(uint64_t id, ActionResult result, const Now& now);
-  // Actions under way that serve nobody any more: they may be cut short.
+  // Actions under way that serve nobody any more: they may be cancelled.
   std::vector<uint64_t> UnwantedActions() const;
-  // Checkpoints that unfinished jobs start from, or did, as their users wrote them.
+  // Checkpoints that unfinished jobs start from, or started from, as their users wrote them.
   std::vector<std::string> Starts();
-  // The ps that an action under way waits for; for Waits.
+  // Tells the job, for its Waits, which ps an action under way waits for.
   void SetUnanswered(uint64_t action, std::vector<std::string> ps);
   std::vector<StateLog::Write> TakeWrites();
 
@@ -133,9 +135,9 @@ class MasterCore {
 
   // core.cc
   absl::StatusOr<JobRun*> RunOf(const std::string& job_id, uint64_t generation);
-  // Null: the job has none.
+  // The job's run; null: it has none.
   JobRun* RunOf(const v1::JobRecord* record);
-  // In the order of their jobs' numbers.
+  // All runs, in the order of their jobs' numbers.
   std::vector<JobRun*> Runs();
   std::vector<const JobRun*> Runs() const;
   v1::NodeStatus StatusOf(const Node& node) const;
@@ -143,25 +145,24 @@ class MasterCore {
     const JobRun* run;
     Rank rank;
   };
-  // Of a worker; nullopt: it is in no run.
+  // The run and rank of a worker; nullopt: it is in no run.
   std::optional<Seat> SeatOf(uint64_t incarnation) const;
-  // By their names; in no run.
+  // Live workers in no run, by name.
   std::vector<const Node*> FreeWorkers() const;
-  // Whether the worker may have a rank of the job: where workers call each other, it has an
-  // address.
+  // Whether the worker may have a rank of the job: it needs an address if workers call each other.
   static bool MayServe(const v1::JobRecord& record, bool has_address);
-  // Those of `workers` that may.
+  // Those of `workers` that may have a rank of the job.
   static std::vector<const Node*> Serving(const v1::JobRecord& record,
                                           std::vector<const Node*> workers);
   v1::JobStatus StatusOf(v1::JobRecord* record, const Now& now);
   void OnDeath(const Membership::Death& death, const Now& now);
   void ReserveIncarnations();
-  // First of all calls that know of time: one that comes long after the last Tick shows that nobody
-  // could be heard.
+  // Called first by the calls that have a time: a call long after the last Tick shows that the
+  // master stood still and could hear nobody.
   void NoticeStandstill(const Now& now);
   absl::Status UnknownJob(const std::string& job_id);
 
-  // core_resume.cc: what an earlier master had.
+  // core_resume.cc: the state that an earlier master left.
   void FailUnknown(const Now& now);
   absl::Status ResumeRuns(const std::map<std::string, std::string>& state, const Now& now);
   absl::Status ResumeRun(const std::map<std::string, std::string>& state, const v1::RunState& run,
@@ -174,7 +175,7 @@ class MasterCore {
   // Gives ranks without a worker to workers that are free.
   void FillRanks(const Now& now);
   void FillRanksOf(JobRun& run, const Now& now);
-  // Jobs of the queue that have no run, in its order.
+  // Jobs of the queue that have no run, in the queue's order.
   std::vector<v1::JobRecord*> Waiting();
   void StartWaiting(const Now& now);
   void ExplainWait(v1::JobRecord* record, size_t place, const v1::JobRecord* head,
@@ -182,36 +183,36 @@ class MasterCore {
   enum class Start {
     kStarted,
     kWaits,      // for a moment
-    kLacksFree,  // as many workers live as it needs, and others have them
+    kLacksFree,  // enough workers live, but other jobs have them
     kLacksLive,
     kAboveQuota,
   };
   Start TryStart(v1::JobRecord* record, const Now& now);
-  // That one has started, and they cannot any more.
+  // Suspends the interrupted jobs that cannot start any more now that `started` has.
   void SuspendDisplaced(const v1::JobRecord* started, const Now& now);
-  // Of ps and workers, at least; 0: as many as live.
+  // The ps and workers that a job needs at least; 0: as many as live.
   struct Needs {
     uint32_t ps = 0;
     uint32_t workers = 0;
   };
   Needs NeedsOf(const v1::JobRecord& record) const;
-  // To runs that are to have more workers.
+  // Workers promised to runs that are to have more of them.
   size_t WorkersPromised() const;
   // Workers that are free, may serve the job, and are not promised to a run that is to have more.
   size_t WorkersToTake(const v1::JobRecord& record) const;
   void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
-  // Who may be writing predictions.
+  // Adds to `predict` the workers that may be writing predictions.
   void NameWriters(const std::string& job_id, v1::Predict& predict);
-  // The run's generation of its job, on those of `ps` that live.
+  // Closes the run's generation of its job on those of `ps` that live.
   void CloseOn(const std::vector<RunNode>& ps, JobSlot& slot, const JobRun& run);
-  // What a ps says that it has, and nobody uses any more: it was not reached when it was told to
-  // close it, or has missed that a run was over.
+  // Closes the jobs that a ps says it has and that nobody uses any more: the call to close them did
+  // not reach the ps, or the ps was away when a run ended.
   void CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat);
-  // Copies of rows: hears what ps say of them, and chooses who is to have one.
+  // Copies of rows: hears what ps say of them, and chooses which ps is to have one.
   void TickFollowers(const Now& now);
-  // Ps that do not find this master, where those that have copies of their rows do.
+  // Lets copies take the places of ps that do not find this master, if the copies' ps do.
   void ReplaceMissing(const Now& now);
-  // Those that live and stay, of few jobs first.
+  // Ps that live and are not about to stop, those with few jobs first.
   std::vector<const Node*> PsByUse() const;
   std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;
 
@@ -222,12 +223,12 @@ class MasterCore {
     uint64_t row_bytes = 0;
     std::vector<std::string> jobs;
   };
-  // Of the jobs that run.
+  // The use of the team's running jobs.
   TeamUse UseOf(const std::string& team) const;
-  // What its ps have last said, of its present generation: where partitions have moved, what a ps
-  // said before counts no row twice.
+  // Adds the rows that the job's ps have last reported. Only reports of the present generation
+  // count, so that a row of a moved partition is not counted twice.
   void AddRows(v1::JobStatus& status) const;
-  // Workers that the job's team may have besides.
+  // Workers that the job's team may have beyond those that it has.
   uint32_t WorkersLeft(const v1::JobSpec& spec) const;
   // Why the job cannot begin with so many workers; empty: it may.
   std::string AboveQuota(const v1::JobRecord& record, uint32_t workers) const;
@@ -241,15 +242,15 @@ class MasterCore {
   void ScaleWorkersOfRuns();
 
   // core_suspend.cc
-  // The job, which no run has, is suspended as its status says.
+  // Suspends a job without a run, as its status says.
   void SetSuspended(v1::JobRecord* record, absl::string_view where, const Now& now);
-  // Those that are to be suspended and have no run.
+  // Suspends the jobs that are to be suspended and have no run.
   void SuspendInterrupted(const Now& now);
-  // The runs that are to give up their places, each to the waiting job of higher priority that
-  // would start then.
+  // The runs to pre-empt, each with the waiting job of higher priority that would start in its
+  // place.
   std::map<const JobRun*, const v1::JobRecord*> ToPreempt();
   void PreemptIfDue(const Now& now);
-  // Ps that are to stop: they may, once no run has anything in them that would be lost.
+  // Lets ps that are to stop do so once no run would lose anything with them.
   void ReleaseLeaving(const Now& now);
 
   // core_scale.cc
@@ -263,7 +264,7 @@ class MasterCore {
   void ScalePs(v1::JobRecord* record, const OtherPs& other, bool balance, const Now& now);
   void StartRescaled(v1::JobRecord* record, RunOptions options, const JobRun& before,
                      const Now& now);
-  // Those that the job is to have, its own first; nullopt: too few are here.
+  // The ps that the job is to have, its present ones first; nullopt: too few are here.
   std::optional<std::vector<RunNode>> ChooseScaled(const v1::JobRecord& record) const;
 
   const Options options_;
@@ -271,7 +272,7 @@ class MasterCore {
   Membership membership_;
   JobTable jobs_;
   Counts counts_;  // outlives slots_
-  // Of jobs that have begun, by number; those that have nothing to do are forgotten.
+  // The slots of jobs that have begun, by number; idle ones are forgotten.
   std::map<uint64_t, JobSlot> slots_;
   std::optional<absl::Duration> ticked_at_;
   uint64_t next_action_ = 1;

@@ -4,7 +4,7 @@
 
 namespace tessera::master {
 
-// What has happened since this master started.
+// Counts of events since this master started.
 struct Counts {
   uint64_t units_handed_out = 0;
   uint64_t units_done = 0;

@@ -14,41 +14,42 @@
 
 namespace tessera::master {
 
-// A job that has begun: the run that it has, if any, and what is done outside for it, or for runs
-// of it that are over. Jobs have nothing of that in common. A pure core. Not thread-safe.
+// A job that has begun: its run, if any, and the actions under way for this run or for earlier runs
+// of the job. Jobs share nothing of this. A pure core. Not thread-safe.
 class JobSlot {
  public:
   // Borrowed, outliving the slot.
   explicit JobSlot(v1::JobRecord* record) : record_(record) {}
 
   v1::JobRecord* record() const { return record_; }
-  // Null: it has none, and restarts, or has ended.
+  // Null: the job has no run; it restarts or has ended.
   JobRun* run() { return run_.get(); }
   const JobRun* run() const { return run_.get(); }
-  // Its actions begin when those of the run before are done.
+  // The run's actions begin when those of the run before are done.
   void Begin(std::unique_ptr<JobRun> run) { run_ = std::move(run); }
-  // The run is over, and what is under way for it of no use.
+  // The run is over, and its actions under way are of no use. Returns it.
   std::unique_ptr<JobRun> End();
-  // Is done as soon as the foreground is free; or, later, when the run has opened its ps.
+  // Closes as soon as the foreground is free; CloseWhenOpen: once the run has opened its ps.
   void Close(ClosePs close) { close_.push_back(std::move(close)); }
   void CloseWhenOpen(std::optional<ClosePs> close) { close_when_open_ = std::move(close); }
 
-  // What is to be done next in a lane, under the number `id`; nullopt: nothing, or the lane is
-  // under way.
+  // The next action of a lane, which gets the number `id`; nullopt: none, or the lane has one under
+  // way.
   std::optional<Work> TakeAction(Lane lane, uint64_t id);
-  // It is under way.
+  // The action is one of this job's that are under way.
   bool Has(uint64_t action) const;
   void ActionDone(uint64_t action, ActionResult result, const Now& now);
-  // Actions under way that serve a run that is over, or nobody any more: they may be cut short.
+  // Adds actions under way that serve a run that is over, or nobody any more: they may be
+  // cancelled.
   void AddUnwanted(std::vector<uint64_t>& ids) const;
-  // The ps that the action waits for.
+  // `ps`: those that the action waits for.
   void SetUnanswered(uint64_t action, std::vector<std::string> ps);
   // Nothing is under way, nothing waits to be done, and there is no run.
   bool IsIdle() const;
-  // That generation of the job, on that ps, is of no use any more.
+  // Nobody needs that generation of the job on that ps any more.
   bool IsDoneWith(uint64_t ps, uint64_t generation) const;
 
-  // Of a job that restarts: not before.
+  // A job that restarts does not start before this.
   absl::Duration retry_at;
 
  private:

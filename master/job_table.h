@@ -12,25 +12,25 @@
 
 namespace tessera::master {
 
-// The jobs, their order and their states. A pure core: what is to become durable leaves through
+// The jobs, their order and their states. A pure core: writes for the state log leave through
 // TakeWrites, in order. Records keep their address until they are forgotten. Not thread-safe.
 class JobTable {
  public:
-  // Finished jobs that are remembered: those that ended last.
+  // So many finished jobs are remembered, those that ended last.
   static constexpr size_t kFinishedKept = 1000;
   static constexpr int kEventsKept = 50;
 
-  // From the state log; before anything else.
+  // Takes a record of the state log. Called before anything else.
   void Load(v1::JobRecord record);
   void SetNextNumber(uint64_t number) { next_number_ = std::max(next_number_, number); }
 
   // A new job at the end of the queue. The request has been validated.
   v1::JobRecord* Add(const v1::SubmitRequest& request, absl::Time wall);
   v1::JobRecord* Find(const std::string& job_id);
-  // Unfinished jobs that are to run, in that order: the running one; by priority; one that a loss
-  // has interrupted; the oldest.
+  // Unfinished jobs that are to run: first those that run, or that a loss has interrupted and that
+  // are not preemptible; then by priority, interrupted ones first, then the oldest.
   std::vector<v1::JobRecord*> Queue();
-  // Those, and the ones that a user has suspended; the oldest first.
+  // The jobs of the queue and those that a user has suspended; the oldest first.
   std::vector<v1::JobRecord*> Unfinished();
   std::vector<v1::JobRecord*> NewestFirst();
   // All jobs with lower numbers have ended and are forgotten. 0: there is none.
@@ -38,10 +38,10 @@ class JobTable {
   // "job-2, job-1": for messages about ids that do not exist.
   std::string KnownIds();
 
-  // Changes state, reason and message. Only to states that may follow (a bug otherwise).
+  // Changes state, reason and message. The new state must be one that MayFollow (else a bug).
   void Move(v1::JobRecord* record, v1::JobState state, absl::string_view reason,
             absl::string_view message, absl::Time wall);
-  // Reason and message alone, of a job that waits; durable only with the next change.
+  // Changes only reason and message, of a job that waits; durable with the next other change.
   void Explain(v1::JobRecord* record, absl::string_view reason, absl::string_view message);
   void AddEvent(v1::JobRecord* record, absl::string_view message, absl::Time wall);
   // The record has changed and is to be written.
@@ -50,7 +50,7 @@ class JobTable {
   std::vector<StateLog::Write> TakeWrites();
 
  private:
-  // But for the one that has ended just now.
+  // Keeps `ended`, the job that has ended just now.
   void ForgetOldFinished(const v1::JobRecord* ended);
 
   uint64_t next_number_ = 1;

@@ -21,13 +21,15 @@ class Master {
  public:
   struct Options {
     ServerOptions server;
-    // Of the durable state (RocksDB); empty: the state lives in memory and ends with this object.
+    // The folder of the durable state (RocksDB); empty: the state lives in memory and ends with
+    // this object.
     std::string data_dir;
-    // Set: the durable state, in place of data_dir. Borrowed, outlives the master.
+    // Set: keeps the durable state, in place of data_dir. Borrowed, outlives the master.
     StateLog* state_log = nullptr;
     // The same folder for the master and all ps.
     std::string checkpoint_root;
-    // Where it counts; null: in one of its own. Served either way. Borrowed, outlives the master.
+    // The registry of the master's metrics; null: one of its own. Served either way. Borrowed,
+    // outlives the master.
     MetricsRegistry* metrics = nullptr;
     Channels* channels = nullptr;  // to the ps; borrowed, outlives the master
     FileSystem* files = &PosixFileSystem();
@@ -37,7 +39,7 @@ class Master {
     absl::Duration heartbeat = absl::Seconds(2);
     // A job that takes as many processes as live starts when nobody has joined for this long.
     absl::Duration settle = absl::Seconds(1);
-    // A job that has trained for less since it was started is not pre-empted.
+    // A job that has trained for less than this since its start is not pre-empted.
     absl::Duration least_run = absl::Seconds(10);
     // A worker that lives, makes no step and waits for nobody is replaced after this.
     absl::Duration stuck_after = absl::Minutes(10);
@@ -49,10 +51,10 @@ class Master {
   static absl::StatusOr<std::unique_ptr<Master>> Start(const Options& options);
 
   virtual ~Master() = default;  // stops at once
-  // What workers, ps and clients connect to.
+  // The address that workers, ps and clients connect to.
   virtual const std::string& address() const = 0;
-  // Ends all streams and calls, those under way after `grace`; jobs stay as they are, and go on
-  // with the next master.
+  // Ends all streams and calls, those under way after `grace`. Jobs stay as they are and go on with
+  // the next master.
   virtual void Stop(absl::Duration grace) = 0;
 };
 

@@ -10,13 +10,13 @@
 #include "absl/status/statusor.h"
 #include "master/training_plan.h"
 
-// What the sync and the async form of TrainingPlan share.
+// Parts that the sync and the async form of TrainingPlan share.
 namespace tessera::master {
 
 using Windows = std::vector<std::vector<v1::RecordRange>>;
 
-// The shape of windows: of the epoch that a position is within, which may have begun with another
-// number of workers, and of those after it.
+// The shapes of windows: `first` for the epoch that a position is within, which may have begun with
+// another number of workers; `later` for the epochs after it.
 struct WindowShapes {
   uint64_t first_epoch = 0;
   WindowOptions first;
@@ -25,7 +25,7 @@ struct WindowShapes {
   uint32_t later_workers = 1;
 
   const WindowOptions& Of(uint64_t epoch) const { return epoch == first_epoch ? first : later; }
-  // Sets what a position within the epoch says of its windows.
+  // Sets the fields of a position within the epoch that describe its windows.
   void Describe(uint64_t epoch, v1::Position& position) const {
     position.set_window_records(Of(epoch).window_records);
     position.set_window_workers(epoch == first_epoch ? first_workers : later_workers);
@@ -64,14 +64,14 @@ class EpochWindowCache {
   std::vector<Entry> entries_;
 };
 
-// How many batches make a unit of about `unit_seconds`, from the time that units took.
+// The number of batches of a unit of about `unit_seconds`, from the times that units took.
 class UnitSize {
  public:
   explicit UnitSize(const PlanOptions& options)
       : unit_seconds_(options.unit_seconds), batches_(options.first_unit_batches) {}
   uint64_t batches() const { return batches_; }
-  // How many units of unit_seconds so many batches make; of the first size, as long as no time is
-  // known.
+  // How many units of unit_seconds so many batches make; units of first_unit_batches as long as no
+  // time is known.
   double Units(uint64_t batches) const {
     const double one =
         batch_seconds_ > 0 ? batch_seconds_ / unit_seconds_ : 1 / static_cast<double>(batches_);
@@ -81,7 +81,7 @@ class UnitSize {
     if (batches == 0 || !(seconds > 0)) return;
     const double one = seconds / static_cast<double>(batches);
     batch_seconds_ = batch_seconds_ == 0 ? one : 0.7 * batch_seconds_ + 0.3 * one;
-    // At most four times as long as the last: the first units say little about the rate.
+    // At most four times as many batches as the last: the first units say little about the rate.
     const double wanted = std::min(unit_seconds_ / batch_seconds_, 4.0 * batches_);
     batches_ = static_cast<uint64_t>(std::clamp(std::round(wanted), 1.0, 1e6));
   }
@@ -92,9 +92,9 @@ class UnitSize {
   double batch_seconds_ = 0;
 };
 
-// The next step above `step` at which a barrier is; UINT64_MAX: none.
+// The next step above `step` that has a barrier; UINT64_MAX: none.
 uint64_t NextBarrierStep(const PlanOptions& options, uint64_t step);
-// What is due when `step` has just been reached, and when so many epochs have just been completed.
+// What is due when `step` has just been reached, or `epochs_done` epochs have just been completed.
 Due DueAtStep(const PlanOptions& options, uint64_t step);
 Due DueAtEpochEnd(const PlanOptions& options, uint64_t epochs_done);
 inline bool IsAny(const Due& due) {
@@ -109,11 +109,11 @@ inline bool IsFinished(const PlanOptions& options, uint64_t epochs_done, uint64_
          (options.steps > 0 && step >= options.steps);
 }
 
-// Records in a window: sync, of all ranks; async, a multiple of the batch, and small enough that
-// each of several workers gets about 16 an epoch, so that they end it together.
+// Records in a window. Sync: those of all ranks. Async: a multiple of the batch, small enough that
+// each of several workers gets about 16 windows an epoch and they end it together.
 uint64_t WindowRecords(const PlanOptions& options, uint64_t records);
 
-// `state`: null, or of a plan of the same form with as many ranks.
+// `state`: null, or the state of a plan of the same form with as many ranks.
 std::unique_ptr<TrainingPlan> NewSyncPlan(const PlanOptions& options,
                                           std::vector<v1::FileRecords> files,
                                           const WindowShapes& shapes, const v1::Position& start,

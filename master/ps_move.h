@@ -12,24 +12,24 @@
 
 namespace tessera::master {
 
-// How far a job that trains is on its way to other ps: who is to own what, and which rows are
-// there. Copies are made in rounds: all rows, then what has changed since, until little is left;
-// that goes over at a barrier. Or a checkpoint of a barrier has the rows. When a round may begin,
-// which barriers there are and the switch are the run's. A pure core. Not thread-safe.
+// The move of a training job to other ps: which ps is to own what, and how far the rows are. Rows
+// are copied in rounds: all of them, then those changed since, until little is left; that goes over
+// at a barrier. Or a checkpoint of a barrier brings the rows. The run decides when a round may
+// begin, asks for barriers, and switches to the new ps. A pure core. Not thread-safe.
 class PsMove {
  public:
   enum class Stage {
-    kToWeigh,       // partitions, to know which are to move
+    kToWeigh,       // partitions are to be weighed, to plan which of them move
     kWeighing,      // the ps have been asked
-    kToCopy,        // when no checkpoint is being written
+    kToCopy,        // a round is to begin, once no checkpoint is being written
     kCopying,       // a round of copies is under way
-    kCopied,        // at the barrier: what is left goes over now
+    kCopied,        // the rounds are over: the last round is made at the barrier
     kByCheckpoint,  // the ps cannot copy: the next barrier's checkpoint has the rows
   };
-  // After a round that was so small, or not smaller than half of the one before, a barrier is asked
-  // for. Rounds go on until it is reached; the last one is made there.
+  // A barrier is asked for after a round of at most so many bytes, or of no less than half of the
+  // one before. Rounds go on until the barrier is reached; the last one is made there.
   static constexpr uint64_t kSmallRoundBytes = 8 << 20;
-  // Of copying, where checkpoints come in between.
+  // Tries at copying, cut short by checkpoints or failures, before the rows go by a checkpoint.
   static constexpr uint32_t kMaxTries = 3;
 
   // `owner`: [partitions], number in `from`.
@@ -38,27 +38,28 @@ class PsMove {
 
   Stage stage() const { return stage_; }
   absl::Duration since() const { return since_; }
-  absl::Duration stage_since() const { return stage_since_; }  // of copies, the round's
+  absl::Duration stage_since() const { return stage_since_; }  // while copying: the round's
   const std::vector<RunNode>& to() const { return to_; }
-  // [partitions], number in to(); once there is a plan.
+  // [partitions]: number in to(); empty before Plan.
   const std::vector<uint32_t>& owner() const { return owner_; }
   uint32_t rounds() const { return rounds_; }  // done, of this try
   // Some of the rows, or all, may have been copied.
   bool begun() const { return begun_; }
-  // The next barrier is to be for it.
+  // The move needs a barrier.
   bool WantsBarrier() const { return closing_ || stage_ == Stage::kByCheckpoint; }
 
   void BeginWeighing() { stage_ = Stage::kWeighing; }
-  // `weights` as for PlanMoves. A copy may begin.
+  // Plans the owners; a copy may begin then. `weights`: as for PlanMoves.
   PartitionMoves Plan(absl::Span<const PartitionWeight> weights, absl::Duration now);
-  // What every ps is to fetch that is to own more; no calls: nothing. `open` is how the new owners
-  // open the job, but for the partitions.
+  // The rows that each ps which is to own more must fetch; no calls: none. `open`: how the new
+  // owners open the job, without its partitions. `changed`: only rows changed since the last round.
+  // `steps`: the steps that the rows must have; 0: any.
   CopyPartitions Copies(v1::OpenJobRequest open, bool changed, uint64_t steps) const;
   void BeginRound(absl::Duration now);
   void RoundDone(uint64_t bytes);
-  // No round is to come before the one at the barrier.
+  // No round comes before the one at the barrier.
   void EndRounds();
-  // From the first round on, by a checkpoint where that was tried too often.
+  // Copies from the first round on, or by a checkpoint if that was tried kMaxTries times.
   void CopyAnew(absl::Duration now);
   void GoByCheckpoint() { stage_ = Stage::kByCheckpoint; }
 
@@ -71,10 +72,10 @@ class PsMove {
   Stage stage_ = Stage::kToWeigh;
   absl::Duration stage_since_;
   uint32_t rounds_ = 0;
-  uint64_t round_bytes_ = 0;  // of the last
+  uint64_t round_bytes_ = 0;  // of the last round
   bool begun_ = false;
   bool closing_ = false;
-  uint32_t tries_ = 0;  // ended by a checkpoint that fell due
+  uint32_t tries_ = 0;  // calls of CopyAnew
 };
 
 }  // namespace tessera::master

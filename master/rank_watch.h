@@ -14,7 +14,7 @@
 
 namespace tessera::master {
 
-// What a run knows of its ranks beside their units: when each was last heard, which are vacant,
+// A run's view of its ranks beside their units: when each was last heard, which are vacant,
 // which workers were given up, and which ranks rest. Whether a silent rank is late depends on its
 // units (UnitDesk). Pure; `now` is a time of the monotonic clock. Not thread-safe.
 class RankWatch {
@@ -25,7 +25,8 @@ class RankWatch {
 
   struct Vacancy {
     absl::Duration since;
-    // What a worker that lives fails to do, so that it was given up; empty: the worker is gone.
+    // What the live worker that was given up failed to do; empty: the worker is gone, or another
+    // one is free to take the rank.
     std::string does_not;
     // The incarnation of the worker that had the rank; 0: it was lost before this master began.
     uint64_t lost = 0;
@@ -62,8 +63,8 @@ class RankWatch {
 
   // The rank's step takes `times` as long as the others'. Returns whether it rests from now on.
   bool Measured(Rank rank, double times, absl::Duration now);
-  // How long the rank still gets no training (StragglerRest); zero: it does not rest. Never do all
-  // rest.
+  // How long the rank still gets no training (StragglerRest); zero: it does not rest. At least one
+  // rank that has a worker works.
   absl::Duration Rests(Rank rank, absl::Duration now) const;
 
  private:

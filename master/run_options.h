@@ -17,55 +17,54 @@ namespace tessera::master {
 
 struct SavedRun;
 
-// Where a run takes up what the one before it did, with other ps: at a barrier of its, with nothing
-// lost.
+// The barrier of the run before at which a run takes up its work, with other ps or another number
+// of workers, and loses nothing.
 struct TakeUp {
   v1::Position position;
   std::vector<v1::Evaluation> evaluations;
-  // The generation whose rows the ps have; 0: they are those of `folder`.
+  // The generation whose rows the ps have; 0: they load those of `folder`.
   uint64_t generation = 0;
-  uint64_t move = 0;  // of that generation's
+  uint64_t move = 0;  // the number of that generation's move that brought the rows
   std::string folder;
-  // Of the job; empty and nullopt: none yet.
+  // The job's last checkpoint; empty and nullopt: none yet.
   std::string last_checkpoint;
   std::optional<uint64_t> last_checkpoint_step;
   absl::Duration last_checkpoint_at;
-  // Where the push logs of the generations before begin; nullopt: there are none.
+  // The checkpoint that the push logs of earlier generations begin at; nullopt: there are none.
   std::optional<std::string> log_origin = std::nullopt;
-  // Was due at the barrier and is to be cut now; the model was the best so far.
-  bool cut = false;
-  bool improved = false;
-  absl::Duration since;  // when the barrier was reached
+  bool cut = false;       // a checkpoint was due at the barrier and is to be cut now
+  bool improved = false;  // the model at the barrier was the best so far
+  absl::Duration since;   // when the barrier was reached
 };
 
-// What a run begins with.
+// The start of a run: its processes, its checkpoint, its limits.
 struct RunOptions {
   std::vector<RunNode> ps;       // in the order of their parts
-  std::vector<RunNode> workers;  // by rank; incarnation 0: the one of that name is lost
-  // [partitions]: who owns what; empty: EvenOwners.
+  std::vector<RunNode> workers;  // by rank; incarnation 0: the worker of that name is lost
+  // [partitions]: number in `ps`; empty: EvenOwners.
   std::vector<uint32_t> owner;
-  uint32_t partitions = kDefaultPartitions;  // of a run without owners and checkpoint
+  uint32_t partitions = kDefaultPartitions;  // if neither `owner` nor a checkpoint says
   std::optional<TakeUp> take_up;
-  // The run goes on as the same generation, while its ps and workers do.
+  // Set: the run goes on as the same generation, with ps and workers that went on, too.
   std::shared_ptr<const SavedRun> saved;
   // Set: training is over; measure the model of this checkpoint, which the job leaves behind.
   std::string final_checkpoint;
-  // The one to take where that is gone or damaged; empty: none.
+  // The checkpoint to measure if final_checkpoint is gone or damaged; empty: none.
   std::string fallback_checkpoint;
   std::string cluster;       // MasterCore::Options::cluster
-  bool resumed = false;      // it was suspended
+  bool resumed = false;      // the job was suspended
   Counts* counts = nullptr;  // borrowed, outlives the run
-  // How long a ps that is lost, and has a push log, may stay away before the job goes back to its
-  // last checkpoint.
+  // How long a lost ps that is waited for (JobRun::AwaitPs) may stay away before the job goes back
+  // to its last checkpoint.
   absl::Duration ps_patience = absl::Minutes(2);
   // How long a job that has trained tries to write its last checkpoint while the disk is full or
   // fails.
   absl::Duration disk_patience = absl::Minutes(10);
-  // How long a rank may have no worker before the job goes back likewise.
+  // How long a rank may have no worker before the job goes back to its last checkpoint.
   absl::Duration worker_patience = absl::Minutes(2);
-  // How long a worker that lives, and waits for nobody by its own word, may make no step of its
-  // unit. A step takes seconds at most; before a unit's first its records are read, from slow disks
-  // for minutes.
+  // How long a worker that lives, and says that it waits for nobody, may make no step of its unit.
+  // A step takes seconds at most, but reading a unit's records before its first step may take
+  // minutes on slow disks.
   absl::Duration stuck_after = absl::Minutes(10);
 };
 
@@ -76,7 +75,7 @@ struct RunEnd {
     kFailed,     // the job is over
     kRestart,    // go on from the last checkpoint, with a new generation
     kFinalize,   // training is over: a new generation, from `checkpoint`, for the last measures
-    kRescale,    // go on with other ps: a new generation with the options `next`
+    kRescale,    // go on with other ps or workers: a new generation with the options `next`
     kSuspended,  // at a barrier whose checkpoint is committed, or before anything was done
   };
   Kind kind = kFailed;

@@ -10,7 +10,7 @@
 
 namespace tessera::master {
 
-// In the state log; see master_state.proto.
+// Keys of the state log; see master_state.proto.
 inline constexpr char kRunPrefix[] = "run/";
 std::string RunStateKey(uint64_t job_number);
 std::string RunMapKey(uint64_t job_number);
@@ -21,7 +21,7 @@ v1::RunProcess ToProto(const RunNode& node);
 RunNode NodeOf(const v1::RunProcess& process);
 RunNode NodeOf(const Node& node);
 
-// What the master before this one had made durable of a run that trains.
+// The durable state that an earlier master left of a run that trains.
 struct SavedRun {
   v1::RunState state;
   v1::PlanState plan;

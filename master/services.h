@@ -23,7 +23,7 @@ class ClusterServiceImpl final : public v1::ClusterService::Service {
   grpc::Status Join(grpc::ServerContext* context, Stream* stream) override;
 
  private:
-  // Until the node is dead, the host stops, or `ended`; then ends the stream.
+  // Sends until the node is dead, the host stops, or `ended`; then ends the stream.
   void SendAssignments(uint64_t incarnation, grpc::ServerContext* context, Stream* stream,
                        const std::atomic<bool>& ended);
 

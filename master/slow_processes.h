@@ -12,14 +12,15 @@
 
 namespace tessera::master {
 
-// Which ps and workers of a job keep the others waiting, from what its workers say with their
-// heartbeats. Who is slow for a moment is not named. `now` is of the monotonic clock. Not
+// Which ps and workers of a job keep the others waiting, from the paces in its workers' heartbeats.
+// A process that is slow for a moment is not named. `now` is a time of the monotonic clock. Not
 // thread-safe.
 class SlowProcesses {
  public:
-  // Figures are of so much time.
+  // Figures cover so much time.
   static constexpr absl::Duration kWindow = absl::Seconds(4);
-  // Longer than that, so that one long call names nobody.
+  // A process is named once it has been slow for so long: longer than kWindow, so that one long
+  // call names nobody.
   static constexpr absl::Duration kNamedAfter = absl::Seconds(5);
 
   struct Process {
@@ -29,12 +30,12 @@ class SlowProcesses {
   };
 
   void Heard(const std::string& worker, const v1::Pace& pace, absl::Duration now);
-  // A line for each that is slow.
+  // A line for each slow process.
   std::vector<std::string> Lines(absl::Duration now) const;
   // How many times as long as the others' (median) the worker's own part of a step takes; 0: not
   // known.
   double TimesTheOthers(const std::string& worker) const;
-  // Those of which there are figures; ps first.
+  // The processes that have figures; ps first.
   std::vector<Process> All(absl::Duration now) const;
 
  private:
@@ -43,10 +44,10 @@ class SlowProcesses {
     uint64_t count = 0;
     double seconds = 0;
   };
-  // Of one process.
+  // The figures of one process.
   struct Figures {
     std::deque<Sample> samples;
-    double mean = 0;    // seconds, of them; 0: none
+    double mean = 0;    // of the samples, in seconds; 0: none
     double others = 0;  // median of the others' means; 0: there are none
     bool is_slow = false;
     absl::Duration since;
@@ -61,11 +62,11 @@ class SlowProcesses {
 
   Group ps_;
   Group workers_;
-  // Of all workers.
+  // The training time of all workers.
   struct Training {
     absl::Duration at;
     double seconds = 0;
-    double ps_seconds = 0;  // of them, pulling and pushing
+    double ps_seconds = 0;  // the part spent pulling and pushing
   };
   std::deque<Training> training_;
   absl::Duration heard_;

@@ -13,9 +13,9 @@
 
 namespace tessera::master {
 
-// Who holds which unit, and the rule of work.proto that a call may be repeated: asking again with
-// the same completed unit gives the same unit again. A pure core, for one generation of one job.
-// Not thread-safe.
+// Which rank holds which unit, and the rule of work.proto that a call may be repeated: a repeated
+// call with the same completed unit gets the same unit again. A pure core, for one generation of
+// one job. Not thread-safe.
 class UnitDesk {
  public:
   explicit UnitDesk(uint32_t ranks) : ranks_(ranks) {}
@@ -23,44 +23,44 @@ class UnitDesk {
   enum class Call {
     kRepeat,     // answer with held()
     kCompletes,  // the result is news: process it, then Complete()
-    kAsks,       // holds nothing: Acknowledge()
+    kAsks,       // the rank holds nothing: Acknowledge()
     kDropped,    // the result is of no use: as kAsks
   };
-  // INVALID_ARGUMENT: reports a unit that is not the rank's.
+  // What a call that reports `completed_unit` is. INVALID_ARGUMENT: the unit is not the rank's.
   absl::StatusOr<Call> Classify(Rank rank, uint64_t completed_unit) const;
 
   // Numbers the unit and remembers it.
   const v1::NextWorkResponse& HandOut(Rank rank, v1::NextWorkResponse unit, absl::Duration now);
   void Complete(Rank rank);
-  // What the rank holds is of no use any more: whoever reports it, or never got it, asks for
-  // another unit.
+  // The unit that the rank holds is of no use any more: its worker, whether it reports the unit or
+  // never got it, asks for another one.
   void Drop(Rank rank);
-  // The rank asks for work, and has done so after `completed_unit`: it is at no dropped unit.
+  // The rank asks for work after `completed_unit`: it is at no dropped unit.
   void Acknowledge(Rank rank, uint64_t completed_unit);
-  // It may be at one.
+  // The rank may be at a dropped unit.
   bool AtDropped(Rank rank) const { return ranks_[rank.value()].dropped != 0; }
-  // The rank is another process's, which has reported nothing: what the rank holds is handed out to
-  // it under a new number. Returns the old one; 0: the rank holds nothing.
+  // The rank has another worker, which has reported nothing: it gets the unit that the rank holds
+  // under a new number. Returns the old number; 0: the rank holds nothing.
   uint64_t TakeOver(Rank rank, absl::Duration now);
-  // The rank's unit failed, and the rank tries it again: as TakeOver, but the call that says so is
-  // taken.
+  // The rank's unit failed, and the rank tries it again: as TakeOver, but the old number counts as
+  // completed.
   const v1::NextWorkResponse& HandOutAgain(Rank rank, absl::Duration now);
-  // Of the unit that the rank holds; nobody has begun it under its number.
+  // The unit of training that the rank holds. Nobody has begun the unit under its number.
   v1::Train& MutableTrain(Rank rank) { return *Change(rank).held.mutable_train(); }
 
-  // Whoever had the unit of training that the rank holds was lost, or failed, with the rank's
-  // pushes below `next_push` done: how many in a row there.
+  // A worker that had the unit of training that the rank holds was lost, or failed, when the rank's
+  // pushes below `next_push` were done. Returns how many tries in a row ended at that push.
   uint32_t CountTry(Rank rank, uint64_t next_push);
   // Tries at the rank's push are counted anew.
   void ForgetTries(Rank rank) { Change(rank).tries = 0; }
-  // The rank was taken over, and who has it now has not said what is done.
+  // The rank was taken over, and its new worker has not said yet which pushes are done.
   bool AwaitsWord(Rank rank) const { return ranks_[rank.value()].awaits_word; }
 
-  // What the rank's worker says with a call (NextWorkRequest.card_trains). Of whoever takes the
-  // rank over it counts once it has said what is done: until then card_trains is of who had the
-  // unit. Not part of RankState.
+  // Takes NextWorkRequest.card_trains of a call. The word of a worker that took the rank over
+  // counts once it has said which pushes are done (AwaitsWord); until then that of the worker
+  // before it stands. Not part of RankState.
   void HearOfCard(Rank rank, const v1::NextWorkRequest& request);
-  // True, too, where nobody has said.
+  // True also if nobody has said.
   bool MayTrainOnCard(Rank rank) const { return ranks_[rank.value()].may_train_on_card; }
 
   bool Busy(Rank rank) const { return ranks_[rank.value()].busy; }
@@ -68,10 +68,10 @@ class UnitDesk {
   // When the held unit was handed out.
   absl::Duration since(Rank rank) const { return ranks_[rank.value()].since; }
 
-  // Ranks whose state has changed since the last call, ascending. At first none has.
+  // Ranks whose state has changed since the last call, ascending; none at first.
   std::set<uint32_t> TakeChanged() { return std::exchange(changed_, {}); }
   v1::RankState StateOf(Rank rank) const;
-  // Before anything else, of every rank. Units of training go on; others are dropped.
+  // Called for every rank before anything else. Units of training go on; others are dropped.
   void Restore(Rank rank, const v1::RankState& state, absl::Duration now);
 
  private:
