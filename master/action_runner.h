@@ -18,19 +18,20 @@ class ClientContext;
 
 namespace tessera::master {
 
-// Does one thing that the core asks for: calls ps, all at once, and commits checkpoints. Run is
-// called once, the rest by any thread.
+// Does one action of the core: calls ps, all at once, and commits checkpoints. Run is called once;
+// any thread may call the other methods.
 class ActionRunner {
  public:
-  // Asked when a checkpoint is committed: those that jobs are to start from (MasterCore::Starts).
+  // Called when a checkpoint is committed: the ones that jobs are to start from
+  // (MasterCore::Starts).
   using Starts = std::function<std::vector<std::string>()>;
 
   // Borrowed, outliving the runner. `checkpoint_root` is the same folder for the master and all ps.
   ActionRunner(Channels* channels, FileSystem* files, CheckpointRoot checkpoint_root, Starts starts)
       : channels_(channels), disk_(files, std::move(checkpoint_root)), starts_(std::move(starts)) {}
 
-  // Waits until it is done, at most half an hour: that a ps lives is watched elsewhere. A message
-  // names the ps that failed.
+  // Waits until the work is done, half an hour at most; heartbeats show whether a ps lives. The
+  // status's message names the ps that failed.
   ActionResult Run(const Work& work) ABSL_LOCKS_EXCLUDED(mu_);
   // Ends all calls; Run returns soon.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
@@ -53,8 +54,8 @@ class ActionRunner {
       const WriteCalls& calls, absl::Duration limit, const char* what);
   bool Cancelled() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What becomes of the other calls when one has failed. kWait: they end by themselves, so that
-  // nobody is still at work on what the caller is about to clear away.
+  // After one call has failed, the others are cancelled, or (kWait) end by themselves, so that no
+  // ps is still at work on files that the caller is about to remove.
   enum class AfterError { kCancel, kWait };
   // Sends all calls and waits for all answers, which are in the order of the calls.
   template <typename Request, typename Response, typename Prepare>

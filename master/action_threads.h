@@ -16,14 +16,14 @@
 
 namespace tessera::master {
 
-// The actions under way, each with a thread and an ActionRunner of its own: at most kLanes a job.
+// The actions under way, at most kLanes of a job, each with its own thread and ActionRunner.
 // Thread-safe.
 class ActionThreads {
  public:
   // Called on the action's thread, with no lock held.
   using Done = std::function<void(uint64_t id, ActionResult result)>;
 
-  // `channels` and `files` are borrowed, as ActionRunner has them.
+  // `channels` and `files` are borrowed and outlive this object.
   ActionThreads(Channels* channels, FileSystem* files, CheckpointRoot checkpoint_root,
                 ActionRunner::Starts starts, Done done)
       : channels_(channels),
@@ -34,18 +34,18 @@ class ActionThreads {
   ~ActionThreads() { Stop(); }
 
   void Begin(Action action) ABSL_LOCKS_EXCLUDED(mu_);
-  // Cuts those short that are under way.
+  // Cancels those of the actions that are under way.
   void Cancel(const std::vector<uint64_t>& ids) ABSL_LOCKS_EXCLUDED(mu_);
   // The ps that have been called and have not answered, by action.
   std::map<uint64_t, std::vector<std::string>> Unanswered() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Cuts all short and waits for them; none begins any more.
+  // Cancels all actions and waits for them; none begins any more.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Doing {
     std::unique_ptr<ActionRunner> runner;
     std::thread thread;
-    bool done = false;  // the thread has nothing more to do than to end
+    bool done = false;  // the thread is about to end
   };
 
   Channels* const channels_;

@@ -13,29 +13,30 @@
 
 namespace tessera::master {
 
-// What the master itself does in the checkpoint root, before and after what the ps do there.
-// Folders are below the root. Thread-safe.
+// The master's own work in the checkpoint root, before and after that of the ps. Folders are below
+// the root. Thread-safe.
 class CheckpointFiles {
  public:
   // Borrowed, outliving this.
   CheckpointFiles(FileSystem* files, CheckpointRoot root)
       : files_(*files), root_(std::move(root)) {}
 
-  // Of a job's own folder: the newest that is sound, which no power cut takes away any more.
+  // Does FindCheckpoint. A job's own checkpoint is made durable against a power cut.
   ActionResult Find(const FindCheckpoint& find, KeepGoing keep_going) const;
-  // Makes the folder of a checkpoint, empty, in place of what an earlier try has left.
+  // Makes the folder of a checkpoint, empty, in place of one that an earlier try has left.
   // UNAVAILABLE: the root is another cluster's.
   absl::Status Begin(const std::string& folder) const;
-  // Commits what every ps has written. FAILED_PRECONDITION: the master does not see a file of it.
+  // Commits the parts that the ps have written. FAILED_PRECONDITION: the master does not see a file
+  // of them.
   absl::Status Commit(const WriteCheckpoint& write,
                       absl::Span<const v1::WriteCheckpointResponse> parts) const;
-  // After Commit: removes what is not to be kept, by `write` or because a job is to start from it.
+  // After Commit: removes the job's checkpoints but for those that `write` keeps and `starts`.
   void Prune(const WriteCheckpoint& write, const std::vector<std::string>& starts) const;
-  // Of a checkpoint that failed.
+  // Removes the folder of a checkpoint that failed.
   void Drop(const std::string& folder) const;
 
  private:
-  // Names, up to the root.
+  // Syncs the folder and its parents up to the root.
   absl::Status MakeDurable(const std::string& folder) const;
   absl::Status TryPrune(const WriteCheckpoint& write, const std::vector<std::string>& keep) const;
 

@@ -9,24 +9,24 @@
 
 namespace tessera::master {
 
-// The folder of all jobs' checkpoints, and the cluster that may write there. Jobs' folders have the
-// numbers that a cluster counts, so two over one root would write into the same ones. Its file
-// CLUSTER names whose it is: of the cluster whose state was the last to be new. One that goes on
-// with the state it had keeps what it has claimed, or finds that it has been taken.
+// The folder of all jobs' checkpoints, and the cluster that may write there. Jobs' folders are
+// named by a cluster's job numbers, so two clusters over one root would write into the same
+// folders. The root's file CLUSTER names its owner: the cluster that last claimed it, which a
+// cluster does once, when its state is new. An older cluster later finds its claim kept or taken.
 struct CheckpointRoot {
   std::string folder;
-  std::string cluster;   // empty: whoever else writes there is not looked for
-  bool claimed = false;  // what `cluster` is, is in the cluster's state
+  std::string cluster;   // empty: CLUSTER is not checked
+  bool claimed = false;  // `cluster` comes from the cluster's state: it has claimed a root
 };
 
-// Makes the folder, and looks whose it is for the cluster whose state `log` holds.
-// FAILED_PRECONDITION: another one has claimed it since this one had.
+// Makes the folder and reads its owner, for the cluster whose state `log` holds.
+// FAILED_PRECONDITION: another cluster has claimed the root since this one did.
 absl::StatusOr<CheckpointRoot> FindRoot(FileSystem& files, const std::string& folder,
                                         StateLog& log);
-// Claims it, once for all of a cluster's life; by a master that serves.
+// Claims the root, once in a cluster's life. Called by a master that serves.
 absl::Status Claim(FileSystem& files, const CheckpointRoot& root, StateLog& log);
 
-// UNAVAILABLE: another cluster has claimed it since, and may give it back.
+// UNAVAILABLE: another cluster has claimed the root since, and may give it back.
 absl::Status CheckClaim(FileSystem& files, const CheckpointRoot& root);
 
 }  // namespace tessera::master

@@ -14,15 +14,15 @@
 
 namespace tessera::master {
 
-// What one evaluation that keeps scores may hold in the master's memory until it is done:
-// ScoreLayout::sample_bytes of each sample, 8 or with groups 16 where there is one task.
+// The most memory that one evaluation that keeps scores may hold in the master until it is done:
+// ScoreLayout::sample_bytes for each sample, that is 8, or 16 with groups, if there is one task.
 inline constexpr uint64_t kMaxEvaluationBytes = uint64_t{1} << 31;
 
-// One evaluation of one split: hands out its records in units and collects their scores, or, where
-// `folded` names metrics, their sums: those of a unit are merged when it completes and forgotten,
-// so that memory goes with the units under way. Sums are exact (ScoreSums), so neither the order in
-// which units complete nor how many there are changes a bit. Whoever is free takes the next unit. A
-// pure core. Not thread-safe.
+// One evaluation of one split: hands out its records in units and collects their scores. If
+// `folded` names metrics, it collects their sums: a unit's sums are merged and forgotten when it
+// completes, so memory grows only with the units under way. Sums are exact (ScoreSums), so neither
+// the order in which units complete nor their number changes a bit. Whichever rank is free takes
+// the next unit. A pure core. Not thread-safe.
 class EvaluationRound {
  public:
   struct Scores {
@@ -39,25 +39,27 @@ class EvaluationRound {
   uint64_t id() const { return id_; }
   const ScoreLayout& layout() const { return layout_; }
   const std::vector<std::string>& folded() const { return folded_; }
-  // Records [begin, end) to score next; nullopt: all are handed out. The caller says under which
-  // unit id it went out.
+  // The records to score next; nullopt: all are handed out. If the caller hands the unit out, it
+  // calls HandedOut with the unit's id before the next Next.
   std::optional<v1::Evaluate> Next();
   void HandedOut(uint64_t unit_id);
-  // A unit under way goes to somebody else, under another number. What was sent under the old one,
-  // or still comes, counts no more.
+  // A unit under way goes to another worker, under another id. Scores that came under the old id,
+  // or still come, count no more.
   void HandedOutAgain(uint64_t unit_id, uint64_t new_unit_id);
-  // The whole scores of a unit; a repeat replaces them. INVALID_ARGUMENT: not a unit of this round,
-  // more scores than records, or not as many of each.
+  // Sets all scores of a unit; a repeated call replaces them. INVALID_ARGUMENT: no unit of this
+  // round that is under way, more scores than records, or different numbers of outputs, labels and
+  // groups.
   absl::Status SetScores(uint64_t unit_id, Scores scores);
-  // The same where metrics are folded, of who has called FoldScores.
+  // As SetScores, where metrics are folded; `sums` comes from FoldScores.
   absl::Status SetSums(uint64_t unit_id, std::unique_ptr<ScoreSums> sums);
-  // INTERNAL: as many scores as `samples` says have not come. INVALID_ARGUMENT: no unit under way.
+  // The unit is done. INTERNAL: other than `samples` scores have come. INVALID_ARGUMENT: the unit
+  // is not under way.
   absl::Status Complete(uint64_t unit_id, uint64_t samples);
   bool done() const { return completed_ == units_.size(); }
 
-  // In the order of the records. Once, when done; nothing is folded.
+  // All scores, in the order of the records. Called once, when done; nothing is folded.
   Scores TakeScores();
-  // Of all samples. Once, when done; metrics are folded.
+  // The sums of all samples. Called once, when done; metrics are folded.
   std::unique_ptr<ScoreSums> TakeSums();
 
  private:
@@ -67,7 +69,7 @@ class EvaluationRound {
     uint64_t unit_id = 0;
     bool completed = false;
     Scores scores;
-    std::unique_ptr<ScoreSums> sums;  // null: none came, or they are merged
+    std::unique_ptr<ScoreSums> sums;  // null: none came, or sums_ has them
   };
   Unit* Find(uint64_t unit_id);
   absl::StatusOr<Unit*> UnderWay(uint64_t unit_id);
@@ -82,15 +84,16 @@ class EvaluationRound {
   size_t completed_ = 0;
 };
 
-// What may come of one unit.
+// The scores that one unit may bring.
 struct ScoresExpected {
-  uint64_t bytes = 0;  // at most, for bounding a stream
+  uint64_t bytes = 0;  // at most; bounds a stream
   ScoreLayout layout;
   std::vector<std::string> folded;  // EvaluationRound::folded; not empty: SetSums, not SetScores
 };
 
-// What is kept of a unit's scores where the metrics `names` are folded. As long as measuring takes,
-// about 0.1 us a sample and metric: not under a mutex. INVALID_ARGUMENT: not as many of each.
+// The sums of a unit's scores for the folded metrics `names`. Takes as long as measuring, about 0.1
+// us a sample and metric: not to be called under a mutex. INVALID_ARGUMENT: different numbers of
+// outputs, labels and groups.
 absl::StatusOr<std::unique_ptr<ScoreSums>> FoldScores(const ScoreLayout& layout,
                                                       const std::vector<std::string>& names,
                                                       const EvaluationRound::Scores& scores);

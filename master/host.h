@@ -14,15 +14,15 @@
 
 namespace tessera::master {
 
-// The core behind a lock, with its writes made durable in order. What services and threads share.
-// Nothing that blocks happens under the lock: writes go to the log after it. Thread-safe.
+// The core behind a lock, shared by services and threads. Makes the core's writes durable in order.
+// Nothing blocks under the lock: Flush writes to the log without it. Thread-safe.
 class CoreHost {
  public:
-  // Borrowed, outliving the host.
+  // `log` and `clock` are borrowed and outlive the host.
   CoreHost(std::unique_ptr<MasterCore> core, StateLog* log, const Clock* clock)
       : clock_(clock), log_(log), core_(std::move(core)) {}
 
-  // Runs `use` on the core, under the lock. What it changes is announced to waiters.
+  // Runs `use` on the core, under the lock, and wakes waiters.
   template <typename Use>
   auto With(Use use) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
@@ -32,20 +32,20 @@ class CoreHost {
     } announce{this};
     return use(*core_, Now());
   }
-  // Same, for looking only: nobody is woken.
+  // As With, but `use` only looks: wakes nobody.
   template <typename Use>
   auto Look(Use use) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     return use(*core_, Now());
   }
 
-  // Returns when the core has changed since `*seen` (which is brought up to date), when `limit` is
-  // over, or when the host stops (false).
+  // Waits until the core has changed since `*seen`, which it brings up to date, `limit` is over, or
+  // the host stops (false).
   bool AwaitChange(uint64_t* seen, absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
-  // Makes durable all that the core has written so far. An answer or action that depends on it must
-  // wait for it. After a failure everything is tried again by the next call.
+  // Makes durable all that the core has written so far. The caller must Flush before it acts on an
+  // answer or action that depends on these writes. After a failure the next call tries all again.
   absl::Status Flush() ABSL_LOCKS_EXCLUDED(mu_, flush_mu_);
-  // Why nothing has been made durable of late, and for how long; none: the last Flush did.
+  // Why writes have not become durable, and for how long; none: the last one did.
   struct Unwritten {
     absl::Status why;
     absl::Duration since;
@@ -58,7 +58,7 @@ class CoreHost {
  private:
   MasterCore::Now Now() const { return {clock_->Monotonic(), clock_->Wall()}; }
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes over what the core wants written.
+  // Moves the core's writes to pending_.
   void Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Clock* const clock_;
@@ -67,7 +67,7 @@ class CoreHost {
   mutable absl::Mutex mu_;
   std::unique_ptr<MasterCore> core_ ABSL_GUARDED_BY(mu_);
   std::vector<StateLog::Write> pending_ ABSL_GUARDED_BY(mu_);
-  std::optional<Unwritten> unwritten_ ABSL_GUARDED_BY(mu_);  // since: the clock's
+  std::optional<Unwritten> unwritten_ ABSL_GUARDED_BY(mu_);  // `since`: a time of the clock
   uint64_t version_ ABSL_GUARDED_BY(mu_) = 1;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -7,8 +7,8 @@
 
 namespace tessera::master {
 
-// What the master knows of jobs and processes, said when somebody asks. `host` is borrowed and
-// outlives the result.
+// Adds metrics of jobs and processes, which are read from the core when somebody asks. `host` is
+// borrowed and outlives the result.
 [[nodiscard]] std::unique_ptr<MetricsRegistry::Registration> AddMasterCollector(
     MetricsRegistry& registry, CoreHost* host);
 

@@ -12,7 +12,7 @@
 
 namespace tessera::master {
 
-// A process that has joined. `now` values are of the monotonic clock.
+// A process that has joined. Times of type absl::Duration are of the monotonic clock.
 struct Node {
   v1::NodeKind kind = v1::NODE_KIND_UNSPECIFIED;
   std::string name;
@@ -22,15 +22,15 @@ struct Node {
   int64_t pid = 0;
   bool alive = false;
   absl::Duration last_seen;
-  absl::Duration joined_at;  // by its latest stream
+  absl::Duration joined_at;  // by the process's latest stream
   absl::Time last_seen_wall;
-  bool expected = false;  // has not joined this master yet
-  bool released = false;  // it is to stop, and may
+  bool expected = false;  // it lives, but has not joined this master yet or its stream broke
+  bool released = false;  // it asked to stop, and may
   v1::Heartbeat heartbeat;
 };
 
-// Who belongs to the cluster: names, incarnations, leases, deaths. A pure core: state changes by
-// calls and injected time alone. An incarnation that is dead never returns; incarnations always
+// The processes of the cluster: names, incarnations, leases, deaths. A pure core: only calls and
+// injected time change its state. An incarnation that is dead never returns; incarnations always
 // grow, across restarts of the master too (`first_incarnation` comes from the state log). Not
 // thread-safe.
 class Membership {
@@ -48,48 +48,49 @@ class Membership {
   };
   struct Joined {
     v1::Welcome welcome;
-    // The incarnation that had the name: of the same process, whose stream had not been seen to
-    // break, or one that was expected.
+    // The incarnation that had the name before: the same process, whose stream had not been seen to
+    // break, or a process that was expected.
     std::optional<Death> replaced;
   };
 
   Membership(const Options& options, uint64_t first_incarnation)
       : options_(options), next_incarnation_(first_incarnation) {}
 
-  // FAILED_PRECONDITION: versions differ; ALREADY_EXISTS: a live node has the name; ABORTED: the
-  // incarnation that the process had does not count;
-  // INVALID_ARGUMENT: no kind, a name of other than letters, digits, '.', '-', '_', or a ps without
-  // an address.
+  // FAILED_PRECONDITION: versions differ. ALREADY_EXISTS: a live node has the name. ABORTED: the
+  // process asks for its incarnation again (Hello.incarnation), which is over. INVALID_ARGUMENT: no
+  // kind, a name of other than letters, digits, '.', '-', '_', or a ps without an address.
   absl::StatusOr<Joined> Join(const v1::Hello& hello, absl::Duration now, absl::Time wall);
-  // A process that an earlier master had accepted under this incarnation: alive, and waited for to
-  // join with it (Hello.incarnation). A process that joins under its name without has taken its
-  // place. Where two are expected under one name, the one that joined first is dead: that is
-  // returned.
+  // Adds a process that an earlier master had accepted under this incarnation: it counts as alive
+  // and is expected to join with it (Hello.incarnation). A process that joins under this name
+  // without the incarnation takes its place. If two are expected under one name, the older
+  // incarnation is dead and is returned.
   std::optional<Death> Expect(v1::NodeKind kind, const std::string& name,
                               const std::string& address, uint64_t incarnation, absl::Duration now,
                               absl::Time wall);
   // False: this incarnation is dead, and its stream must end.
   bool Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, absl::Duration now,
                  absl::Time wall);
-  // The stream ended. Nothing if the incarnation is dead already.
+  // The process is dead: its stream ended. nullopt: the incarnation is dead already.
   std::optional<Death> Leave(uint64_t incarnation, const std::string& reason, absl::Duration now);
-  // Nobody was listened to for so long, until now: that counts against nobody's lease, and for the
-  // length of one a process whose stream breaks, or has broken, may come back as it was.
+  // The master has heard nobody for `gap`, until now. The gap counts against nobody's lease, and
+  // for the length of a lease from now a process whose stream breaks, or has broken, may come back
+  // as the same incarnation.
   void StoodStill(absl::Duration gap, absl::Duration now);
-  // Whether a process lives on though the stream is over by which it joined at `joined_at`: it has
-  // come by another one since, or `broke` and may come back (StoodStill), within Options::rejoin.
+  // Whether a process lives on after the end of the stream by which it joined at `joined_at`:
+  // either it has joined by another stream since, or the stream `broke` and the process may come
+  // back (StoodStill) within Options::rejoin.
   bool Outlives(uint64_t incarnation, absl::Duration joined_at, bool broke, absl::Duration now);
-  // A ps that asked for it (Heartbeat.leaving) may stop.
+  // A ps that asked to stop (Heartbeat.leaving) may stop.
   void Release(uint64_t incarnation);
-  // Nodes whose lease has run out by now; they are dead from here on.
+  // Kills the nodes whose lease has run out by now, and returns them.
   std::vector<Death> Expire(absl::Duration now);
 
-  // Alive or dead; null if it is unknown or another incarnation has its name now.
+  // The node, alive or dead; null: unknown, or another incarnation has its name now.
   const Node* Find(uint64_t incarnation) const;
   bool IsAlive(uint64_t incarnation) const;
   // In natural order of names: worker-2 before worker-10.
   std::vector<const Node*> Alive(v1::NodeKind kind) const;
-  // Those that live and are not about to stop.
+  // The nodes that live and are not about to stop.
   std::vector<const Node*> Staying(v1::NodeKind kind) const;
   std::vector<const Node*> All() const;  // ps first, then workers; the dead are kept for a while
   // When a node joined or died last; for waiting until a cluster has settled.

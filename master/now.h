@@ -4,7 +4,7 @@
 
 namespace tessera::master {
 
-// The time of a call, which cores are given and never ask for.
+// The time of a call. Callers pass it to the cores, which read no clock.
 struct Now {
   absl::Duration monotonic;
   absl::Time wall;

@@ -10,18 +10,18 @@
 
 namespace tessera::master {
 
-// How fast training goes and how well: figures for people, from the units that workers report. Time
-// outside Resume..Pause (evaluation, checkpoints) does not count. Not thread-safe.
+// Figures for people of how fast and how well training goes, from the units that workers report.
+// Time outside Resume..Pause (evaluation, checkpoints) does not count. Not thread-safe.
 class Progress {
  public:
   explicit Progress(v1::JobRecord* record)  // outlives this
       : record_(record), history_(record->mutable_status()->mutable_history()) {}
 
-  // Of a run, before its first unit: training begins after so many updates.
+  // Called before a run's first unit: training begins after `steps_done` updates.
   void Begin(uint64_t steps_done) { history_.Begin(steps_done); }
   void Resume(absl::Duration now);
   void Pause(absl::Duration now);
-  // `steps_done`: with it. `wall`: the same moment as `now`.
+  // `steps_done`: with this unit. `wall`: the same moment as `now`.
   void UnitDone(const v1::UnitResult& result, uint64_t steps_done, absl::Duration now,
                 absl::Time wall);
   // Brings the figures of record->status() up to date. `steps_left` 0: unknown.
@@ -40,8 +40,8 @@ class Progress {
   v1::JobRecord* const record_;
   TrainingHistory history_;
   bool running_ = false;
-  absl::Duration resumed_;    // wall
-  absl::Duration accounted_;  // wall: up to here it is in the record
+  absl::Duration resumed_;    // monotonic clock
+  absl::Duration accounted_;  // monotonic clock: the record has the training time up to here
   absl::Duration before_;     // training time of this run until resumed_
   std::deque<Report> recent_;
   absl::Duration last_unit_;          // training time of this run

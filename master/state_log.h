@@ -13,8 +13,8 @@ namespace tessera::master {
 
 // The master's durable state: a small ordered map of byte strings. A batch is applied as a whole or
 // not at all, and is durable when Apply returns. Thread-safe. The contract suite
-// (tests/master/state_log_test.cc) runs on every implementation; that in etcd is opened by
-// master/etcd/etcd_state_log.h.
+// (tests/master/state_log_test.cc) runs on every implementation; master/etcd/etcd_state_log.h opens
+// the one in etcd.
 class StateLog {
  public:
   struct Write {
@@ -22,8 +22,8 @@ class StateLog {
     std::optional<std::string> value;  // none: removes the key
   };
   virtual ~StateLog() = default;
-  // UNAVAILABLE, RESOURCE_EXHAUSTED: perhaps not durable; the master must not act on it, and writes
-  // the same, and what came since, again.
+  // UNAVAILABLE, RESOURCE_EXHAUSTED: the batch may not be durable. The master must not act on it,
+  // and writes it again, with what came since.
   virtual absl::Status Apply(const std::vector<Write>& batch) = 0;
   // NOT_FOUND: no such key.
   virtual absl::StatusOr<std::string> Get(const std::string& key) = 0;
@@ -32,10 +32,10 @@ class StateLog {
 };
 
 // RocksDB in `folder` (created if missing), every batch synced. FAILED_PRECONDITION: another
-// process uses the folder; DATA_LOSS: it is damaged.
+// process uses the folder. DATA_LOSS: the folder's content is damaged.
 absl::StatusOr<std::unique_ptr<StateLog>> OpenRocksDbStateLog(const std::string& folder);
 
-// For tests and for clusters that live within one process. Content outlives nothing.
+// For tests and for clusters that live within one process. The content ends with the object.
 std::unique_ptr<StateLog> NewMemoryStateLog();
 
 }  // namespace tessera::master

@@ -9,9 +9,9 @@
 
 namespace tessera::master {
 
-// A job's learning curve (JobStatus.history): units one after another, as many together in a point
-// as it takes to have no more than kMostPoints of them. A run goes on from the points of the one
-// before. Not thread-safe.
+// A job's learning curve (JobStatus.history): the units in their order, several to a point, so that
+// there are at most kMostPoints points. A run goes on from the points of the run before it. Not
+// thread-safe.
 class TrainingHistory {
  public:
   using Points = google::protobuf::RepeatedPtrField<v1::TrainingPoint>;
@@ -19,11 +19,11 @@ class TrainingHistory {
 
   explicit TrainingHistory(Points* points) : points_(*points) {}  // outlives this
 
-  // Training begins, perhaps again, after so many updates: points of later ones go.
+  // Training begins, perhaps again, after `step` updates: removes the points of later ones.
   void Begin(uint64_t step);
-  // A unit has ended, `seconds` of training after the one before it; the job has done `step`
-  // updates, which do not go back. Units after which these are no more than before, as in sync
-  // those of all ranks but the last, are of the next point.
+  // A unit has ended, `seconds` of training after the one before it, and the job has done `step`
+  // updates, which never fall. A unit that does not raise `step` counts with the next one that
+  // does; in sync these are the units of all ranks but the last.
   void Add(const v1::UnitResult& unit, uint64_t step, double seconds, absl::Time now);
 
  private:

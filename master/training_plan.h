@@ -89,7 +89,7 @@ class TrainingPlan {
   // At a barrier, by rank: all ps have acknowledged the rank's pushes of smaller numbers. Empty:
   // position().next_push() holds for all.
   virtual std::vector<uint64_t> pushes() const { return {}; }
-  // An estimate; 0: unknown.
+  // As far as known; 0: unknown.
   virtual uint64_t total_steps() const = 0;
   // All that a plan of the same options and files needs to go on from here.
   virtual v1::PlanState Save() const = 0;

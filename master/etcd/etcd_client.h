@@ -16,13 +16,13 @@
 
 namespace tessera::master {
 
-// Calls to an etcd cluster. Each goes to one member and is tried once; after one that found no
-// etcd the next call goes to the next member. Thread-safe.
+// Calls to an etcd cluster. Each call goes to one member and is tried once; after a call that
+// reached no etcd the next one goes to the next member. Thread-safe.
 //
 // Errors name the member. UNAVAILABLE: no answer within `limit`, or etcd cannot serve for now;
-// whether a write was done is not known then. RESOURCE_EXHAUSTED: etcd has no room.
-// FAILED_PRECONDITION: an operator must act (it wants a password, it is no etcd of version 3).
-// INVALID_ARGUMENT: beyond etcd's limits. NOT_FOUND: no such lease.
+// a write may have been done then or not. RESOURCE_EXHAUSTED: etcd has no room.
+// FAILED_PRECONDITION: an operator must act (the server wants a password, or is no etcd of version
+// 3). INVALID_ARGUMENT: beyond etcd's limits. NOT_FOUND: no such lease.
 class EtcdClient {
  public:
   // `members`: host:port each, one at least. `channels` is borrowed and outlives the client.
@@ -35,7 +35,7 @@ class EtcdClient {
   // The lease's id and its time to live, which may be longer than asked for.
   absl::StatusOr<etcdserverpb::LeaseGrantResponse> LeaseGrant(absl::Duration ttl,
                                                               absl::Duration limit);
-  // NOT_FOUND: it has run out.
+  // NOT_FOUND: the lease has run out.
   absl::Status LeaseKeepAlive(int64_t id, absl::Duration limit);
   absl::Status LeaseRevoke(int64_t id, absl::Duration limit);
 
@@ -51,7 +51,7 @@ class EtcdClient {
   template <typename Body>
   absl::Status Call(absl::string_view what, absl::Duration limit, const Body& body)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // The member that is to be called, connected to it if need be.
+  // The member to call; connects to it if need be.
   std::shared_ptr<Member> Current() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::vector<std::string> members_;
@@ -59,8 +59,8 @@ class EtcdClient {
   Channels* const channels_;
   absl::Mutex mu_;
   size_t current_ ABSL_GUARDED_BY(mu_) = 0;  // of members_
-  // Shared with the calls under way; null: to be made. A call that fails ends it: only calls that
-  // wait for a connection keep one moving, and on one that has failed they would not wait.
+  // Shared with the calls under way; null: not connected. A failed call drops the connection: gRPC
+  // reconnects only while calls wait for it, and calls on a failed connection do not wait.
   std::shared_ptr<Member> connected_ ABSL_GUARDED_BY(mu_);
 };
 
