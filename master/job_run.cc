@@ -48,7 +48,7 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
   }
   if (lane == Lane::kForeground && !lost_.empty()) {
     if (std::optional<Work> recovery = TakeRecovery()) return recovery;
-    // A checkpoint is cut when all ps are there.
+    // A checkpoint is cut only when all ps are there.
     if (wanted_.has_value() && std::holds_alternative<CutCheckpoint>(*wanted_)) return std::nullopt;
   }
   if (lane == Lane::kBackground && wanted_drop_.has_value()) {
@@ -74,7 +74,7 @@ void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
     case Doing::kCopy:
       return OnCopied(lane, result, now);
     case Doing::kDrop:
-      if (move_.has_value()) return;  // of the move before
+      if (move_.has_value()) return;  // the rows dropped were an earlier move's
       return OnCopied(lane, result, now);
     case Doing::kWeigh:
       return OnWeighed(result, now);
@@ -222,7 +222,7 @@ void JobRun::UpdateStatus(const Now& now) {
   out.set_step(at.step());
   out.set_samples(at.samples());
   out.set_epochs(spec().train().epochs());
-  // The one under way; the one just done where nothing is to follow it.
+  // The epoch under way, or the one just done if none follows it.
   const bool ended = stopping_ && at.next_window() == 0 && at.open_size() == 0;
   out.set_epoch(static_cast<uint32_t>(plan_->epoch()) + (ended ? 0 : 1));
   if (out.epochs() > 0) out.set_epoch(std::min(out.epoch(), out.epochs()));

@@ -1,4 +1,4 @@
-// What happens between units of training: which comes when, checkpoints, and the end.
+// Between units of training: the order of what is due at a barrier, checkpoints, and the end.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -39,14 +39,14 @@ void JobRun::BeginTraining(const Now& now) {
   }
   const uint32_t patience = spec().train().early_stopping().patience();
   if (patience > 0 && position_.stop_misses() >= patience) {
-    stopping_ = true;  // early stopping had ended the training before the restart
+    stopping_ = true;  // early stopping ended the training before the restart
     plan_->RequestBarrier();
   }
-  // Nothing is due where a job begins, unless it ends there.
+  // No evaluation is due where a job begins, unless it also ends there.
   if (!last_checkpoint_step_.has_value() && !plan_->due().finished) {
     position_.set_evaluated_step(position_.step());
   }
-  if (EvaluationDue()) plan_->RequestBarrier();  // a run before this one had no time for it
+  if (EvaluationDue()) plan_->RequestBarrier();  // an earlier run ended before it
   UpdateStatus(now);
   if (Suspending()) return Suspend(now);
   Advance(now);
@@ -61,7 +61,7 @@ void JobRun::Advance(const Now& now) {
       due_ = plan_->due();
       stopping_ = stopping_ || due_.finished;
       improved_ = false;
-      // The plan knows where training stands; the rules' state is ours.
+      // Copies where training stands from the plan; the state of the rules stays.
       v1::Position at = plan_->position();
       position_.set_epoch(at.epoch());
       position_.set_next_window(at.next_window());
@@ -108,14 +108,15 @@ void JobRun::Advance(const Now& now) {
 
 void JobRun::CheckpointIfDue(const Now& now) {
   const bool best = improved_ && spec().checkpoint().keep_best();
-  // Cut before it was measured.
+  // The checkpoint of this step was cut before the step's model was measured.
   if (best && last_checkpoint_step_ == position_.step()) {
     position_.set_best_checkpoint(last_checkpoint_);
   }
   const bool due =
       due_.checkpoint || best || stopping_ || EndsHere() || (due_.requested && !barrier_for_move_);
   if (MoveAtBarrier(due && last_checkpoint_step_ != position_.step(), now)) return;
-  // A second one of this step, when it is committed, may take the place of the first.
+  // At the end a second checkpoint of this step is awaited: once it is committed, it may take the
+  // place of the first.
   const bool ends = (stopping_ || EndsHere()) && writing_.has_value();
   if (!(due || MovesByCheckpoint()) || (last_checkpoint_step_ == position_.step() && !ends)) {
     return LeaveBarrier(now);
@@ -200,7 +201,7 @@ void JobRun::OnCut(const ActionResult& result, const Now& now) {
     return;
   }
   wanted_behind_ = std::move(writing_->work);
-  // There is nothing left to train meanwhile.
+  // Nothing can be trained during the write.
   if (stopping_ || MovesByCheckpoint() || EndsHere()) return Enter(Phase::kAwaitingWrite, now);
   cut_again_.reset();
   LeaveBarrier(now);
@@ -222,17 +223,17 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
                .next_push = writing_->next_push};
     log_origin_.reset();
     status().set_checkpoint(last_checkpoint_);
-    // A folder that was damaged has been written anew.
+    // The folder may have been a damaged one, and is written anew.
     auto* damaged = record_->mutable_damaged();
     damaged->erase(std::remove(damaged->begin(), damaged->end(), last_checkpoint_), damaged->end());
-    // Neither checkpoints nor evaluations are events: they have fields of their own, and would
-    // drive what happened to the job's processes out of the newest 50.
+    // Checkpoints and evaluations are no events: they have fields of their own, and would push the
+    // events of the job's processes out of the newest 50.
     jobs_->Touch(record_);
     SPDLOG_INFO("job {}: checkpoint {}", status().job_id(), last_checkpoint_);
     writing_.reset();
     if (Logged()) TellOfCheckpoint();
   }
-  // Who waited has one of its own to cut, or the job is at its end.
+  // A barrier that waited cuts its own checkpoint now, or the job is at its end.
   if (phase_ == Phase::kAwaitingWrite) CheckpointIfDue(now);
 }
 
@@ -252,14 +253,15 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
   ++options_.counts->checkpoints_failed;
   const Writing failed = *std::exchange(writing_, std::nullopt);
   const std::string message(result.status.message());
-  // A ps that no longer has the job has no rows to go on with, unless they come back with it. One
-  // that was not reached may have them: whether it lives is for its heartbeats to say. A failing
-  // disk of the master's own is no ps.
+  // A ps that no longer has the job has lost its rows, unless its log or a checkpoint brings them
+  // back. A ps that was not reached may still have them; its heartbeats tell whether it lives. A
+  // failure of the master's own disk says nothing about a ps.
   const bool dropped = !result.own_disk && (absl::IsAborted(result.status) ||
                                             absl::IsNotFound(result.status) || failed.ps_lost);
   const bool not_reached = !result.own_disk && (absl::IsUnavailable(result.status) ||
                                                 absl::IsDeadlineExceeded(result.status));
-  // Who is lost is known here before it drops the job: one that is not has failed, log and all.
+  // A lost ps is in lost_ before its calls fail. So a ps that aborts while none is lost has failed
+  // itself, and its log with it.
   const bool shard_failed =
       !result.own_disk && absl::IsAborted(result.status) && !failed.ps_lost && lost_.empty();
   const bool comes_back = Logged() || PartialOrigin().has_value();
@@ -273,7 +275,7 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
   const bool awaited = phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite;
   const bool at_its_barrier = awaited && failed.step == position_.step();
   if (dropped || not_reached) {
-    // The ps go on with later rows: it is trained once more, as in OnSought.
+    // The ps have later rows by now, so the best model must be trained once more, as in OnSought.
     if (was_best && !at_its_barrier && !PartialOrigin().has_value()) {
       return Restart("CheckpointLost",
                      absl::StrCat("the best model so far was being written, and is lost: ", why),
@@ -285,7 +287,8 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
     }
   }
   if (stopping_ && failed.step == position_.step()) {
-    // All that was trained is in the ps: somebody may make room, or mend the disk.
+    // The ps still have all that was trained: tries again while somebody may make room or mend the
+    // disk.
     const bool may_pass =
         absl::IsResourceExhausted(result.status) || absl::IsUnavailable(result.status);
     if (may_pass && CutAgainLater(why, options_.disk_patience, now)) return;
@@ -307,7 +310,7 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                   absl::StrCat("checkpoint at step ", failed.step,
                                " failed, training goes on without it: ", message),
                   now.wall);
-  // Who waited for it at its barrier cuts it again; else its model is in no ps any more.
+  // At its own barrier the checkpoint is cut again; else no ps has its model any more.
   if (was_best && !(phase_ == Phase::kAwaitingWrite && at_its_barrier)) {
     LoseBest(failed, message, now);
   }
@@ -319,7 +322,7 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
 
 void JobRun::LeaveBarrier(const Now& now) {
   if (EndAtBarrier(now)) return;
-  // It was given up for an end that has not come.
+  // The evaluation was given up for an end of the run that has not come.
   if (EvaluationDue()) return BeginEvaluation("validation", Wanted::kBarrier, now);
   if (stopping_) return Conclude(now);
   barrier_for_move_ = false;
@@ -328,14 +331,14 @@ void JobRun::LeaveBarrier(const Now& now) {
 }
 
 void JobRun::Conclude(const Now& now) {
-  // The model that is left behind: the best one where the job asks for it.
+  // The model that the job leaves behind: the last one, or the best one if the job asks for it.
   std::string result = last_checkpoint_;
   if (spec().checkpoint().keep_best() && position_.has_best() &&
       !position_.best_checkpoint().empty()) {
     result = position_.best_checkpoint();
   }
   SetResult(result);
-  status().set_total_steps(position_.step());  // it was an estimate: windows differ between epochs
+  status().set_total_steps(position_.step());  // was an estimate: windows differ between epochs
   if (!HasSplit("test")) return Succeed(now);
   if (result == last_checkpoint_) return BeginEvaluation("test", Wanted::kFinalTest, now);
   End({RunEnd::kFinalize, "", absl::StrCat("measuring the best model, ", result), result,
@@ -343,7 +346,7 @@ void JobRun::Conclude(const Now& now) {
       now);
 }
 
-// Of all evaluations, those of the step at which the result was cut are the result's.
+// The result's metrics are the evaluations of the step at which its checkpoint was cut.
 void JobRun::SetResult(const std::string& checkpoint) {
   status().set_checkpoint(checkpoint);
   status().clear_final_metrics();
@@ -355,7 +358,7 @@ void JobRun::SetResult(const std::string& checkpoint) {
 }
 
 void JobRun::Succeed(const Now& now) {
-  // The order of protobuf's maps is anything.
+  // Sorts the metrics: protobuf's maps have no fixed order.
   std::map<std::string, double> metrics;
   for (const auto& [split, evaluation] : status().final_metrics()) {
     for (const auto& [name, value] : evaluation.metrics()) {

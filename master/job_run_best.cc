@@ -27,7 +27,7 @@ std::string Described(const v1::JobSpec& spec, const v1::Evaluation& evaluation)
 }  // namespace
 
 v1::Evaluation* JobRun::EvaluationOf(uint64_t step) {
-  // Those of a job that this one began from come first.
+  // Searches from the end: evaluations of a job that this one started from come first.
   const auto found = std::find_if(
       evaluations_.rbegin(), evaluations_.rend(), [step](const v1::Evaluation& evaluation) {
         return evaluation.step() == step && evaluation.split() == "validation";
@@ -43,7 +43,8 @@ void JobRun::LoseBest(const Writing& lost, absl::string_view why, const Now& now
   if (kept.has_value()) best = EvaluationOf(kept->step);
   if (best != nullptr) rules.best = Monitored(spec(), *best).value;
   if (lost.best_before.empty()) rules.has_best = false;
-  // One that was measured meanwhile, at the barrier where training stands, is still to be cut.
+  // The model at the barrier where training stands was measured meanwhile and may be the best now;
+  // its checkpoint is still to be cut.
   v1::Evaluation* const here = EvaluationOf(position_.step());
   if (phase_ == Phase::kAwaitingWrite && here != nullptr && lost.step != position_.step()) {
     const Followed value = Monitored(spec(), *here);

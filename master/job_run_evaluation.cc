@@ -17,8 +17,9 @@
 namespace tessera::master {
 namespace {
 
-// The job's record, every write of it, every manifest and every status hold those that are kept:
-// as many as make messages that any client takes. The best stays, and the newest.
+// Removes the oldest evaluations but the best one: the job's record, every write of it, every
+// manifest and every status hold all that are kept, and any client must be able to take these
+// messages.
 void ForgetOldest(std::vector<v1::Evaluation>& evaluations) {
   constexpr size_t kMost = 1000;
   constexpr size_t kMostBytes = 1 << 20;
@@ -36,7 +37,7 @@ void ForgetOldest(std::vector<v1::Evaluation>& evaluations) {
 bool JobRun::EvaluationDue() const {
   if (!HasSplit("validation") || position_.evaluated_step() == position_.step()) return false;
   if (stopping_) return true;
-  // As the plan said when it came here, which may have been in a run before this one.
+  // As the plan said when it came to this position, which may have been in an earlier run.
   const PlanOptions plan = PlanOptionsOf(spec(), static_cast<uint32_t>(options_.workers.size()));
   const bool epoch_begins =
       position_.next_window() == 0 && position_.open_size() == 0 && position_.epoch_begin() == 0;
@@ -65,7 +66,7 @@ void JobRun::GiveUpEvaluation(const Now& now) {
     if (desk_.Busy(Rank(r))) desk_.Drop(Rank(r));
   }
   round_.reset();
-  // They are counted when it is made.
+  // Its bad records are counted when the evaluation is made.
   position_.set_bad_records(position_.bad_records() - std::exchange(evaluation_bad_records_, 0));
   status().set_bad_records(position_.bad_records());
   jobs_->AddEvent(record_,
@@ -82,7 +83,7 @@ void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
   v1::Evaluation evaluation;
   evaluation.set_split(round_->split());
   evaluation.set_step(position_.step());
-  // Epochs done, where one has just ended; else the one under way.
+  // The number of epochs done if one has just ended, else the number of the one under way.
   const bool at_end = position_.next_window() == 0 && position_.open_size() == 0;
   evaluation.set_epoch(position_.epoch() + (at_end ? 0 : 1));
   evaluation.set_samples(result.samples);
@@ -113,7 +114,7 @@ void JobRun::TellErrors(const ActionResult& result, const Now& now) {
 
 void JobRun::TellUndefined(const v1::Evaluation& evaluation, const Now& now) {
   const std::string monitor = MonitorOf(spec());
-  // Those of a job that this one began from may have other metrics.
+  // Evaluations of a job that this one started from may have other metrics.
   const auto is_undefined = [&monitor](const v1::Evaluation& one) {
     const auto value = one.metrics().find(monitor);
     return value != one.metrics().end() && std::isnan(value->second);

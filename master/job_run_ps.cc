@@ -1,5 +1,5 @@
 // Ps that are lost and come back: a job with push logs waits for them and goes on where it was.
-// With recovery.mode partial it goes on, too, where there is no log: that ps has its last
+// With recovery.mode partial a job goes on without a log, too: the ps returns to its last
 // checkpoint.
 #include <algorithm>
 #include <utility>
@@ -21,7 +21,7 @@ bool JobRun::Logged() const {
 std::optional<JobRun::Origin> JobRun::PartialOrigin() const {
   if (spec().recovery().mode() != v1::RecoverySpec::PARTIAL || !Trains()) return std::nullopt;
   Origin origin = origin_;
-  // Empty: the rows were brought over from other ps.
+  // No folder: the rows came from other ps.
   if (origin.folder.empty() && last_checkpoint_step_.has_value()) {
     origin = {.folder = last_checkpoint_, .warm = false, .step = *last_checkpoint_step_};
   }
@@ -72,7 +72,7 @@ void JobRun::PsJoined(const RunNode& ps, const Now& now) {
     const RunNode& before = options_.ps[part];
     if (before.name != ps.name || before.incarnation == ps.incarnation) continue;
     if (lost_.contains(part) || end_.has_value() || AwaitPs(before.incarnation, now)) continue;
-    // It was lost before this run began to look.
+    // The ps was lost and joined again before this run had heard of the loss.
     return Restart("ProcessLost", absl::StrCat(ps.name, " lost (it has joined again)"), now);
   }
   for (auto& [part, lost] : lost_) {
@@ -98,8 +98,8 @@ std::optional<Work> JobRun::TakeRecovery() {
     if (!ComesBackByLog() || lost.log_gone) recovering_->alone = PartialOrigin();
     if (recovering_->alone.has_value()) {
       ReturnAlone(*recovering_->alone, request);
-      // Before it is told: the next master might never hear of it. Whoever was told before may have
-      // been pushed to, and have died with that.
+      // Counted before the ps is told, since the next master might never learn of it. The ps that
+      // was told before this one may have got pushes and died with them, so the larger count stays.
       const uint64_t counted = lost.lost_steps.value_or(0);
       lost.lost_steps = std::max(counted, StepsSince(*recovering_->alone));
       status().set_lost_steps(status().lost_steps() + *lost.lost_steps - counted);
@@ -117,7 +117,7 @@ std::optional<Work> JobRun::TakeRecovery() {
 
 uint64_t JobRun::StepsSince(const Origin& origin) const {
   if (plan_ == nullptr) return 0;
-  // Nobody has said how far the units are that are under way: all of each, at most.
+  // Units under way may be pushed to their ends; nobody has said how far they are.
   uint64_t pushed = plan_->position().step();
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
     const v1::NextWorkResponse& held = desk_.held(Rank(r));
@@ -132,7 +132,8 @@ void JobRun::ReturnAlone(const Origin& origin, v1::OpenJobRequest& request) cons
   request.set_warm(origin.warm);
   request.set_first_step(origin.next_push);
   if (plan_ == nullptr) return;
-  // What the ranks have reported is done everywhere else: nobody is to look for it here.
+  // Pushes of units that the ranks have reported are done on the other ps, so this ps takes them
+  // for done, too.
   const v1::PlanState plan = plan_->Save();
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
     const v1::NextWorkResponse& held = desk_.held(Rank(r));
@@ -147,7 +148,7 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
   const auto found = lost_.find(part);
   if (found == lost_.end()) return;
   Lost& lost = found->second;
-  // It is gone again, or another has taken its place.
+  // That ps is gone again, or another one is to take the place.
   if (lost.back.incarnation != asked.incarnation) return;
   const std::string& name = options_.ps[part].name;
   if (absl::IsUnavailable(result.status) || absl::IsDeadlineExceeded(result.status) ||
@@ -156,7 +157,8 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
     return;
   }
   if (!result.status.ok() && lost.replaces) {
-    // Nobody has called it: who returns with its log has all that was acknowledged.
+    // No worker has called the replacement, so the lost ps, if it returns with its log, has all
+    // acknowledged pushes.
     jobs_->AddEvent(
         record_,
         absl::StrCat(lost.back.name, " cannot take ", name, "'s place: ", result.status.message()),
@@ -175,13 +177,13 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
     return;
   }
   if (!result.status.ok()) {
-    // All go back, and nothing is lost.
+    // All ps go back to the checkpoint: no steps are lost on one alone.
     status().set_lost_steps(status().lost_steps() - lost.lost_steps.value_or(0));
     return Restart("PsFailed",
                    absl::StrCat(name, " cannot take up the job: ", result.status.message()), now);
   }
   ++options_.counts->ps_recoveries;
-  // What `async` logs have is with the operating system, not with the disk.
+  // `async` logs are in the operating system's cache, not yet on the disk.
   std::string has = spec().recovery().push_log() == v1::RecoverySpec::FSYNC
                         ? "all that was pushed"
                         : "all that was pushed, unless its machine went down";
@@ -198,7 +200,7 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
                       : absl::StrFormat("%s is back with %s, after %.1f s", name, has, seconds),
                   now.wall);
   if (move_.has_value()) {
-    // What was to be copied from it, or was copied to it, is gone with the one before.
+    // The rows of the move that the lost ps had, to send or received, are gone with it.
     jobs_->AddEvent(
         record_,
         absl::StrCat("the move to ", move_->to().size(), " ps begins anew, with ", lost.back.name),
@@ -215,7 +217,7 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
   }
   jobs_->Touch(record_);
   lost_.erase(found);
-  // It was about to be cut by the one that is gone.
+  // The cut that waits names the lost ps: makes it anew.
   if (wanted_.has_value() && std::holds_alternative<CutCheckpoint>(*wanted_)) {
     wanted_.reset();
     if (writing_.has_value()) position_.set_best_checkpoint(writing_->best_before);
@@ -242,7 +244,7 @@ void JobRun::TickLost(const Now& now) {
 
 bool JobRun::CutAgainLater(const std::string& why, absl::Duration patience, const Now& now) {
   if (!cut_again_.has_value()) cut_again_ = {.since = now.monotonic, .at = {}, .why = ""};
-  // A ps that is lost has its own patience.
+  // While a ps is lost, ps_patience of TickLost counts instead.
   if (lost_.empty() && now.monotonic - cut_again_->since > patience) {
     cut_again_.reset();
     return false;
@@ -255,7 +257,7 @@ bool JobRun::CutAgainLater(const std::string& why, absl::Duration patience, cons
 }
 
 bool JobRun::Replicates() const {
-  // A copy is made from a checkpoint and one log.
+  // A copy is made from a checkpoint and one log, which unsaved rows do not have.
   return spec().recovery().replicas() > 0 && Logged() && !Unsaved() && plan_ != nullptr &&
          !end_.has_value();
 }
@@ -270,8 +272,8 @@ void JobRun::LetFollow(uint32_t part, const RunNode& node, const Now& now) {
 }
 
 std::vector<RunNode> JobRun::CopiedTo() const {
-  // The next run opens the job on its ps, with rows that were brought there: that ends the copy,
-  // and to close the job would drop those rows.
+  // The next run's ps are left out. Opening the job there ends the copy, and closing it would drop
+  // the rows that the move brought.
   const bool goes_on = end_.has_value() && end_->next.has_value();
   std::map<uint64_t, RunNode> copied_to = moved_to_;
   copied_to.insert(replicas_.copied_to().begin(), replicas_.copied_to().end());

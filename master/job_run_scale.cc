@@ -1,7 +1,8 @@
 // Other ps for a running job. The rows of the partitions that move are copied while training goes
-// on, then what has changed since, and the rest at a barrier, where no push is under way: there the
-// run ends, and the next one takes up with the new ps what they have. Where the ps cannot copy
-// (marks that checkpoints took again and again), the rows travel by a checkpoint of that barrier.
+// on, then those changed since, and the rest at a barrier, where no push is under way. There the
+// run ends, and the next one goes on with the new ps and the rows that they have. If the ps cannot
+// copy (checkpoints took the marks of changed rows again and again), a checkpoint of the barrier
+// brings the rows.
 #include <algorithm>
 #include <utility>
 
@@ -48,7 +49,7 @@ std::optional<Work> JobRun::TakeWeighing() {
 }
 
 void JobRun::OnWeighed(const ActionResult& result, const Now& now) {
-  // Of a move that was given up; the next one asks anew.
+  // The weights are those of a move that was given up; the next move asks anew.
   if (!move_.has_value() || move_->stage() != Stage::kWeighing) return;
   std::vector<PartitionWeight> weights(partition_count_);
   std::vector<int> next(options_.ps.size());
@@ -59,7 +60,7 @@ void JobRun::OnWeighed(const ActionResult& result, const Now& now) {
     sound = i < of.bytes_size() && i < of.updates_size();
     if (sound) weights[p] = {.bytes = of.bytes(i), .updates = of.updates(i)};
   }
-  // A ps that cannot be asked leaves them alike.
+  // Without the weights of all ps, all partitions count as equal.
   if (!sound) {
     SPDLOG_WARN("job {}: partitions are shared out by their number: {}", status().job_id(),
                 result.status.ToString());
@@ -122,13 +123,13 @@ void JobRun::TickMove(const Now& now) {
   if (move_->stage() == Stage::kToCopy && !checkpoint && !copies && lost_.empty()) {
     BeginCopy(now);
   }
-  // One that was asked for while another was held has passed with that.
+  // A barrier that was asked for while another one was held has passed with it: asks again.
   if (move_->WantsBarrier() && !plan_->BarrierDue()) RequestMoveBarrier();
 }
 
 void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
-  // It was given up meanwhile, or it was the end of one that was. Nothing goes on, and no other
-  // move begins, before the last copy of it has ended.
+  // The move was given up meanwhile, and this was one of its copies, or the drop of its rows. A
+  // barrier held for the move goes on only after the last of them.
   if (!move_.has_value()) {
     const bool one_more = Copies(Lane::kForeground) ||
                           (wanted_.has_value() && std::holds_alternative<CopyPartitions>(*wanted_));
@@ -136,7 +137,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
     return;
   }
   const bool at_barrier = phase_ == Phase::kMoving;
-  // It was cut short.
+  // The round was cut short.
   if (!at_barrier && move_->stage() != Stage::kCopying) return;
   if (absl::IsFailedPrecondition(result.status) || absl::IsUnimplemented(result.status)) {
     jobs_->AddEvent(record_,
@@ -172,9 +173,9 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
     move_->EndRounds();
     return CheckpointIfDue(now);
   }
-  // One that was cut again has taken the marks, and is written in the lane of the copies.
+  // A checkpoint that was cut again has taken the marks, and is written in the copies' lane.
   if (writing_.has_value()) return CopyAnew(now);
-  // Until the barrier is reached, so that little has changed by then.
+  // Goes on with rounds until the barrier is reached, so that little has changed by then.
   BeginCopy(now);
   if (!move_->WantsBarrier()) return;
   scaling.set_phase("switching");
@@ -200,8 +201,8 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
     case Stage::kToCopy:
       return false;
     case Stage::kCopying:
-      // A cut takes the marks of what has changed since it was copied: the move ends first where
-      // that is soon, else it begins again after the checkpoint; in the end it goes by one.
+      // A cut takes the marks of rows changed since they were copied. So the move ends first if its
+      // end is near; else it copies again after the checkpoint, or after kMaxTries goes by one.
       if (move_->WantsBarrier()) {
         Enter(Phase::kMoving, now);
         return true;
@@ -211,14 +212,14 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
       CopyAnew(now);
       return false;
     case Stage::kCopied:
-      // The last of it, while nobody pushes.
+      // The last round, while nobody pushes.
       Enter(Phase::kMoving, now);
       wanted_ = CopyWork(/*changed=*/true, position_.step());
       return true;
     case Stage::kByCheckpoint:
       if (last_checkpoint_step_ != position_.step() || writing_.has_value()) return false;
       if (!lost_.empty()) {
-        PutMoveOff();  // until all are back: nobody else opens the job in the place of one
+        PutMoveOff();  // until all ps are back, since only they can open the job
         return false;
       }
       SwitchPs(/*checkpoint_due=*/false, now);
@@ -237,7 +238,7 @@ void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
                     .last_checkpoint = last_checkpoint_,
                     .last_checkpoint_step = last_checkpoint_step_,
                     .last_checkpoint_at = last_checkpoint_at_,
-                    // Else a ps that is lost would have to read the logs of two generations.
+                    // Else a lost ps would have to read the logs of two generations.
                     .cut = checkpoint_due || (!by_checkpoint && Logged()),
                     .improved = improved_,
                     .since = barrier_since_};

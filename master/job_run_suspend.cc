@@ -1,6 +1,5 @@
-// The end of a run that is not the end of its job: at a barrier, when a checkpoint of that is
-// committed. For a job that is suspended, that goes on with another number of workers, or of whose
-// ps one is to stop.
+// Ends of a run that do not end its job: at a barrier, when its checkpoint is committed. The job is
+// suspended, goes on with another number of workers, or one of its ps is to stop.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -92,7 +91,7 @@ bool JobRun::EndAtBarrier(const Now& now) {
     return true;
   }
   RunOptions next = options_;
-  // Ranks without a worker are the first to go; new ones get whoever is free.
+  // Ranks without a worker are the first to go; new ranks get free workers (FillRanks).
   std::stable_partition(next.workers.begin(), next.workers.end(),
                         [](const RunNode& worker) { return worker.incarnation != 0; });
   next.workers.resize(status().worker_scaling().to(), {"nobody", "", 0});
@@ -121,7 +120,7 @@ void JobRun::OnLastCheckpointFailed(absl::string_view why, const Now& now) {
     jobs_->AddEvent(
         record_, absl::StrCat("runs on, since it cannot be suspended without its ", why), now.wall);
     status().clear_suspending();
-    trains_since_ = now.monotonic;  // so that it is not pre-empted again at once
+    trains_since_ = now.monotonic;  // so that the job is not pre-empted again at once
   } else if (leaving_.has_value()) {
     jobs_->AddEvent(record_, absl::StrCat(leaving_->ps, " stops without a ", why), now.wall);
     leaving_.reset();

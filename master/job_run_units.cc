@@ -12,14 +12,14 @@ namespace {
 // Tries of one batch before the job's events say so.
 constexpr uint32_t kWorthNaming = 3;
 
-// Of the batch of a step within the unit.
+// The records of the batch of a step within the unit.
 uint64_t BatchRecords(const v1::Train& train, uint64_t step) {
   const uint64_t batch = BatchOf(train, step);
   return RecordsOfBatches(train, batch, batch + 1,
                           CountRecords({train.ranges().begin(), train.ranges().end()}));
 }
 
-// A batch is drawn from all records of its window: those are named.
+// Names the batch by the records of its whole window, from which it is drawn.
 std::string BatchName(const v1::Train& train, uint64_t step) {
   constexpr int kRanges = 3;
   std::string name = absl::StrCat("a batch of ", BatchRecords(train, step), " of the records ");
@@ -81,8 +81,8 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
     return desk_.held(rank);
   }
   if (*call != UnitDesk::Call::kCompletes) desk_.Acknowledge(rank, request.completed_unit());
-  // A worker that cannot even begin says so without a unit. Else it asks once more, with a result
-  // that was heard, or dropped, before.
+  // A worker that cannot even begin reports an error without a unit. Otherwise a result in a call
+  // that completes nothing was heard, or dropped, before.
   const bool cannot_begin = *call == UnitDesk::Call::kAsks && request.completed_unit() == 0;
   if ((*call == UnitDesk::Call::kCompletes || cannot_begin) && request.result().code() != 0) {
     OnUnitFailed(rank, request.result(), now);
@@ -119,7 +119,7 @@ std::optional<v1::NextWorkResponse> JobRun::NextUnit(Rank rank, absl::Duration n
       return unit;
     }
     case Phase::kPredicting: {
-      // One part per rank, in the order in which they ask.
+      // One part per rank, in the order in which the ranks ask.
       const uint32_t parts = static_cast<uint32_t>(options_.workers.size());
       if (predicted_ == parts) return std::nullopt;
       const std::vector<v1::RecordRange> all = AllRecords(FilesOf("test"));
@@ -183,7 +183,7 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
 bool JobRun::MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const {
   if (spec().recovery().set_aside_after() == 0 || !request.has_next_push()) return false;
   if (!desk_.held(rank).has_train()) return false;
-  // Others say nothing of the batch: a file that is gone, a ps that is.
+  // Other errors say nothing about the batch: a file or a ps is gone.
   switch (static_cast<absl::StatusCode>(request.result().code())) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kOutOfRange:
@@ -207,7 +207,7 @@ void JobRun::OnTry(Rank rank, const v1::NextWorkRequest& request, const std::str
   const uint64_t batches = train.batch_end() - train.batch_begin();
   const uint64_t step = std::max(request.next_push(), train.first_step());
   const uint32_t tries = desk_.CountTry(rank, step);
-  if (step >= train.first_step() + batches) return;  // only the word that it is done was lost
+  if (step >= train.first_step() + batches) return;  // all is done; only the report was lost
   if (MayHaveLostChanges(train, request)) {
     const std::string lost =
         absl::StrCat("rank ", rank.value(), " ", what, "; what a card had made of rows since step ",
@@ -219,7 +219,8 @@ void JobRun::OnTry(Rank rank, const v1::NextWorkRequest& request, const std::str
                     now.wall);
   }
   const uint32_t most = spec().recovery().set_aside_after();
-  // Of a unit that is not careful the worker has not asked the other ranks for its gradients.
+  // For a unit that is not careful, the worker has not asked whether other ranks have its dense
+  // gradients of the batch.
   const bool sets_aside =
       most > 0 && tries >= most && train.careful() && request.end_push() <= step;
   if (most > 0 || tries > 1) train.set_careful(true);
@@ -295,7 +296,7 @@ void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& no
     case absl::StatusCode::kUnimplemented:
       return Fail("WorkerError", message, now);
     case absl::StatusCode::kResourceExhausted:
-      // Of training, checkpoints and time make room.
+      // Training is retried: checkpoints and time make room.
       if (phase_ != Phase::kPredicting) break;
       return Fail("OutputFailed", absl::StrCat(message, "; make room, then predict again"), now);
     default:

@@ -1,4 +1,4 @@
-// JobRun: who waits for whom, for people.
+// JobRun: tells people who waits for whom.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +10,7 @@ namespace tessera::master {
 namespace {
 
 constexpr absl::Duration kWorthSaying = absl::Seconds(1);
-// Of what nobody but a move waits for.
+// For waits that hold up nothing but a move.
 constexpr absl::Duration kBehindWorthSaying = absl::Seconds(5);
 // A worker without work asks again within this (the service holds a call for 10 s at most).
 constexpr absl::Duration kAsksWithin = absl::Seconds(15);
@@ -104,7 +104,7 @@ void JobRun::AddWaitsForActions(absl::Duration now, std::vector<std::string>& wa
 
 void JobRun::AddWaitsForWishes(const Now& at, std::vector<std::string>& waits) const {
   const absl::Duration now = at.monotonic;
-  // A run before this one, or another master, may have begun them.
+  // Wall time, since an earlier run or another master may have begun the wait.
   const auto for_since = [&at](int64_t unix_ms) {
     return For(at.wall - absl::FromUnixMillis(unix_ms));
   };

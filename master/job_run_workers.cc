@@ -1,5 +1,5 @@
-// Workers that are lost: another process takes over the rank, and the run goes on where it was.
-// What the one before pushed, and did not report, the ps know (ParameterService.GetProgress).
+// Lost workers: another process takes over the rank, and the run goes on where it was. The new
+// worker asks the ps what the lost one pushed and did not report (ParameterService.GetProgress).
 #include <algorithm>
 #include <utility>
 
@@ -11,8 +11,8 @@
 namespace tessera::master {
 namespace {
 
-// A worker that holds no unit and does not ask for one is given up after this, however well it
-// heartbeats.
+// A worker that holds no unit and does not ask for one is given up after this, even if its
+// heartbeats come.
 constexpr absl::Duration kGivenUpAfter = absl::Minutes(1);
 
 }  // namespace
@@ -48,7 +48,7 @@ void JobRun::RestIfTooSlow(Rank rank, const Now& now) {
 
 bool JobRun::IsStuck(Rank rank, absl::Duration patience, absl::Duration now) const {
   if (!opened_ || watch_.Vacant(rank)) return false;
-  // Of other units nobody says how far they are.
+  // Workers report steps only for units of training.
   const bool trains = desk_.Busy(rank) && desk_.held(rank).has_train();
   if (!trains && !desk_.AtDropped(rank)) return false;
   return watch_.SinceHeard(rank, now) >= patience;
@@ -89,7 +89,7 @@ void JobRun::TakeOver(Rank rank, const RunNode& worker, const Now& now) {
                   now.wall);
   ++options_.counts->worker_takeovers;
   options_.workers[r] = worker;
-  // Under another number, so that nothing which the one before still sends is taken for this one's.
+  // The unit gets another number, so that late calls of the lost worker do not count as this one's.
   const uint64_t before = desk_.TakeOver(rank, now.monotonic);
   if (before != 0 && desk_.held(rank).has_evaluate()) {
     round_->HandedOutAgain(before, desk_.held(rank).unit_id());
