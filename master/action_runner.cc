@@ -20,7 +20,7 @@ using Stub = v1::ParameterService::Stub;
 // Reading or writing a ps's whole part of a checkpoint.
 constexpr absl::Duration kLongCall = absl::Minutes(30);
 constexpr absl::Duration kShortCall = absl::Seconds(5);
-// Of the order of 10 million rows a second.
+// A ps weighs about 10 million rows a second.
 constexpr absl::Duration kWeighCall = absl::Seconds(30);
 
 }  // namespace
@@ -41,7 +41,8 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
   for (const auto& what_to_whom : calls) {
     const RunNode& ps = what_to_whom.first;
     Request request = what_to_whom.second;
-    // A job may be closed by whoever is there: its push log goes, too.
+    // Says which process is meant. CloseJob has no such field: any process of that address may
+    // close the job and remove its push log.
     if constexpr (requires { request.set_ps_process(ps.process); }) {
       request.set_ps_process(ps.process);
     }
@@ -129,7 +130,7 @@ ActionResult ActionRunner::Do(const OpenPs& open) {
 ActionResult ActionRunner::Do(const ClosePs& close) {
   ActionResult result;
   for (const RunNode& ps : close.ps) {
-    // One by one, so that a dead one keeps nobody from being told.
+    // One by one, so that a dead ps does not keep the others from being told.
     const std::vector<std::pair<RunNode, v1::CloseJobRequest>> call = {{ps, close.request}};
     result.status =
         CallAll<v1::CloseJobRequest, v1::CloseJobResponse>(
@@ -152,7 +153,7 @@ ActionResult ActionRunner::Do(const CutCheckpoint& cut) {
   }
   if (result.status.ok()) return result;
   if (!result.own_disk) {
-    // Those that have cut need not copy rows for it any more.
+    // Ps that have cut need not copy rows for the checkpoint any more.
     WriteCalls drops = cut.calls;
     for (auto& [ps, request] : drops) request.set_phase(v1::WriteCheckpointRequest::DROP);
     const absl::Status dropped =
@@ -187,7 +188,7 @@ ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
 
 ActionResult ActionRunner::Do(const TellCommitted& tell) {
   ActionResult result;
-  // Who does not hear of it keeps a longer log until the next one.
+  // A ps that is not reached keeps a longer log until the next checkpoint.
   result.status = CallWriteCheckpoint(tell.calls, kShortCall, "tell of the checkpoint").status();
   if (!result.status.ok()) {
     SPDLOG_DEBUG("{}", std::string(result.status.message()));

@@ -32,7 +32,7 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
     TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_.folder, folder));
     TESSERA_ASSIGN_OR_RETURN(result.manifest, VerifyCheckpoint(files_, path, keep_going));
     result.folder = folder;
-    // A master that died in its commit may have left a manifest that a power cut takes away again.
+    // A master that died while committing may have left a manifest that a power cut would remove.
     return find.own || find.folder.empty() ? MakeDurable(path) : absl::OkStatus();
   };
   if (!find.folder.empty()) {
@@ -87,7 +87,7 @@ absl::Status CheckpointFiles::Begin(const std::string& folder) const {
   TESSERA_RETURN_IF_ERROR(CheckClaim(files_, root_));
   TESSERA_RETURN_IF_ERROR(RemoveCheckpoint(files_, path));
   TESSERA_RETURN_IF_ERROR(files_.CreateFolder(path));
-  // The job's folder may be new; the manifest makes durable what is in it.
+  // The job's folder may be new. Writing the manifest makes its content durable.
   return files_.SyncFolder(root_.folder);
 }
 
@@ -103,7 +103,7 @@ absl::Status CheckpointFiles::Commit(const WriteCheckpoint& write,
     if (part.has_sightings()) *manifest.add_sightings() = part.sightings();
     for (const v1::CheckpointFile& file : part.files()) {
       *manifest.add_files() = file;
-      // Slots as they were written; also shows that the master sees the files of the ps.
+      // Reads the slots as they were written; also checks that the master sees the ps's file.
       absl::StatusOr<std::unique_ptr<RowFileReader>> reader =
           RowFileReader::Open(files_, absl::StrCat(folder, "/", file.name()));
       if (absl::IsNotFound(reader.status())) {
@@ -145,19 +145,19 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
                            ListCheckpoints(files_, job_folder));
   std::set<std::string> kept;
   for (const std::string& folder : keep) {
-    // As users write them: "./demo-1/step-000000000010/" is the same folder.
+    // Users spell a folder in several ways, "./demo-1/step-000000000010/".
     absl::StatusOr<std::string> path = PathBelow(root_.folder, folder);
     if (path.ok()) kept.insert(Plain(*path));
   }
   size_t steps = 0;
   for (size_t i = 0; i < committed.size(); ++i) {
-    // Of one step the newest stands for all.
+    // Of several checkpoints of one step only the newest counts.
     if (i > 0 && committed[i].step == committed[i - 1].step) continue;
     if (++steps > write.keep) break;
     kept.insert(Plain(absl::StrCat(job_folder, "/", committed[i].name)));
   }
   kept.insert(Plain(absl::StrCat(root_.folder, "/", write.folder)));
-  // Folders without a manifest, of tries that were cut short, go too.
+  // Also removes folders without a manifest, left by tries that were cut short.
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(job_folder));
   for (const std::string& name : names) {
     if (!absl::StartsWith(name, "step-")) continue;

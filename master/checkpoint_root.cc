@@ -11,11 +11,11 @@
 namespace tessera::master {
 namespace {
 
-constexpr char kKey[] = "cluster";  // of the state log
+constexpr char kKey[] = "cluster";  // in the state log
 
 std::string FileOf(const std::string& folder) { return absl::StrCat(folder, "/CLUSTER"); }
 
-// Empty: nobody has claimed it.
+// The cluster that has claimed the root; empty: none.
 absl::StatusOr<std::string> ClusterOf(FileSystem& files, const std::string& folder) {
   absl::StatusOr<std::string> content = ReadWholeFile(files, FileOf(folder));
   if (absl::IsNotFound(content.status())) return "";
@@ -50,7 +50,7 @@ absl::Status Claim(FileSystem& files, const CheckpointRoot& root, StateLog& log)
     SPDLOG_INFO("{} was that of cluster {}, and is that of {} now, whose state knew of none",
                 root.folder, before, root.cluster);
   }
-  // In this order: a state that knows of a claim finds it.
+  // In this order, so that a state that knows of a claim finds the file.
   TESSERA_RETURN_IF_ERROR(
       WriteFileAtomically(files, FileOf(root.folder), absl::StrCat(root.cluster, "\n")));
   return log.Apply({{kKey, root.cluster}});

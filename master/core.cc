@@ -18,7 +18,8 @@ namespace {
 // Incarnations are made durable in blocks, so that joining costs no write each time.
 constexpr uint64_t kIncarnationBlock = 1000;
 constexpr size_t kMaxQueue = 1000;
-// Without a tick, which come many times a second; where leases are long a third of one.
+// The master stood still if no tick came for so long, or for a third of a lease if that is longer;
+// ticks come many times a second.
 constexpr absl::Duration kStandstill = absl::Seconds(3);
 
 absl::StatusOr<uint64_t> Number(const std::map<std::string, std::string>& state,
@@ -77,7 +78,7 @@ void MasterCore::ReserveIncarnations() {
 
 void MasterCore::NoticeStandstill(const Now& now) {
   const absl::Duration gap = now.monotonic - ticked_at_.value_or(now.monotonic);
-  // Whoever is heard, or looks, is proof that it does not.
+  // Every call shows that the master works.
   ticked_at_ = now.monotonic;
   if (gap <= std::max(options_.membership.lease / 3, kStandstill)) return;
   SPDLOG_WARN("this master stood still for {}: its processes are not to blame for that time",
@@ -93,7 +94,7 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
   ReserveIncarnations();
   for (const std::string& id : hello.logged_jobs()) {
     const v1::JobRecord* const record = jobs_.Find(id);
-    // One that is not known stays: it may be another cluster's, which goes on with it.
+    // The log of an unknown job stays: the job may be another cluster's, which goes on with it.
     if (record == nullptr || !IsFinished(record->status().state())) continue;
     joined.welcome.add_ended_jobs(id);
   }
@@ -218,7 +219,7 @@ std::string MasterCore::AssignmentKey(uint64_t incarnation) const {
   if (!seat.has_value() || !seat->run->opened()) return "";
   std::string key = absl::StrCat(seat->run->record()->status().job_id(), ":",
                                  seat->run->generation(), ":", seat->rank.value());
-  // One that comes back may have another address.
+  // A ps that comes back may have another address.
   for (const RunNode& ps : seat->run->options().ps) absl::StrAppend(&key, ":", ps.incarnation);
   if (!seat->run->WorkersCall()) return key;
   for (const RunNode& worker : seat->run->options().workers) {
@@ -344,14 +345,14 @@ std::vector<v1::JobStatus> MasterCore::ListJobs(const Now& now) {
   size_t bytes = 0;
   for (v1::JobRecord* record : jobs_.NewestFirst()) {
     v1::JobStatus& status = all.emplace_back(StatusOf(record, now));
-    // A thousand whole ones do not fit one message.
+    // A thousand whole statuses do not fit one message.
     status.clear_spec();
     status.clear_events();
     status.clear_nodes();
     status.clear_history();
     auto* evaluations = status.mutable_evaluations();
     if (evaluations->size() > 1) evaluations->DeleteSubrange(0, evaluations->size() - 1);
-    // Nor do all metrics of jobs that have hundreds.
+    // Nor do all metrics of a thousand jobs that have hundreds each.
     constexpr size_t kMostBytes = 2 << 20;
     if (bytes + status.ByteSizeLong() > kMostBytes) {
       status.clear_evaluations();
@@ -393,7 +394,7 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> MasterCore::NextWork(
   auto unit = run->NextWork(request, now);
   if (run->end().has_value()) {
     Schedule(now);
-    // Whether the job or only this generation has ended.
+    // Says whether the job or only this generation has ended.
     TESSERA_RETURN_IF_ERROR(RunOf(request.job_id(), request.generation()).status());
   }
   if (unit.ok() && unit->has_value() && (*unit)->has_predict()) {

@@ -1,4 +1,5 @@
-// What teams may use: workers are a limit that jobs wait for, rows one that ends in a suspension.
+// Quotas of teams: jobs wait while their team has no workers left, and one of the team's jobs is
+// suspended when its rows exceed the quota.
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -12,7 +13,7 @@
 namespace tessera::master {
 namespace {
 
-// "1200 rows, and may have 1000"; empty: it is within its quota.
+// "1200 rows, and may have 1000"; empty: the team is within its quota.
 std::string RowsAbove(const v1::Quota& quota, uint64_t rows, uint64_t row_bytes) {
   if (quota.has_rows() && rows > quota.rows()) {
     return absl::StrCat(rows, " rows, and may have ", quota.rows());
@@ -96,7 +97,7 @@ void MasterCore::EnforceQuotas(const Now& now) {
     const TeamUse use = UseOf(team);
     const std::string above = RowsAbove(*quota, use.rows, use.row_bytes);
     if (above.empty()) continue;
-    // The least urgent and youngest goes.
+    // Suspends the team's job of lowest priority, the youngest of several.
     JobRun* last = nullptr;
     bool goes = false;
     for (JobRun* run : Runs()) {

@@ -1,4 +1,4 @@
-// The runs that were under way when the master before this one was lost.
+// Takes up the runs that were under way when the earlier master was lost.
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -24,7 +24,7 @@ absl::StatusOr<Message> Read(const std::map<std::string, std::string>& state,
   return message;
 }
 
-// Of a job in the state log, which a later version may have accepted.
+// Checks a job of the state log, which a later version may have accepted.
 absl::Status CheckKnown(const v1::JobStatus& job) {
   if (!v1::Task_IsValid(job.task())) {
     return absl::InvalidArgumentError(
@@ -43,7 +43,7 @@ void MasterCore::FailUnknown(const Now& now) {
   for (v1::JobRecord* record : jobs_.Unfinished()) {
     const absl::Status known = CheckKnown(record->status());
     if (known.ok()) continue;
-    // To take it for another would train that one.
+    // Ignoring what this version does not know would train another job.
     jobs_.Move(record, v1::FAILED, "InvalidJob",
                absl::StrCat("this master is of version ", kVersion,
                             ", and another accepted the job: ", known.message(),
@@ -55,11 +55,11 @@ void MasterCore::FailUnknown(const Now& now) {
 absl::Status MasterCore::ResumeRuns(const std::map<std::string, std::string>& state,
                                     const Now& now) {
   for (const auto& [key, value] : state) {
-    // What is written anew takes their place.
+    // Removes the old entries; the runs write new ones.
     if (absl::StartsWith(key, kRunPrefix)) writes_.push_back({key, std::nullopt});
   }
-  // Of processes that a run had when it was saved last, and another run that was saved later knows
-  // to have been replaced; and of ps whose places are being taken.
+  // Deaths of processes that one run's saved state still has and a later one's shows as replaced,
+  // and of ps whose places are being taken.
   std::vector<Membership::Death> deaths;
   for (v1::JobRecord* record : jobs_.Unfinished()) {
     const std::string key = RunStateKey(record->number());
@@ -110,7 +110,7 @@ absl::Status MasterCore::ResumeRun(const std::map<std::string, std::string>& sta
   saved->ranks.resize(options.workers.size());
   for (uint32_t r = 0; r < saved->ranks.size(); ++r) {
     const std::string key = RunRankKey(number, r);
-    // A rank that has not asked yet has none.
+    // A rank that has not asked for work yet has no entry.
     if (!state.contains(key)) continue;
     TESSERA_ASSIGN_OR_RETURN(saved->ranks[r], Read<v1::RankState>(state, key));
   }

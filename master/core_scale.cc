@@ -36,7 +36,7 @@ absl::StatusOr<MasterCore::OtherPs> MasterCore::CheckScalePs(const v1::ScaleRequ
                      names.empty() ? "none yet" : absl::StrJoin(names, ", ")));
   }
   const uint32_t from = record->ps() > 0 ? record->ps() : status.ps();
-  // Without a number, on top of what was asked for and has not happened yet.
+  // Without a number, the request adds to an earlier one that has not been done yet.
   std::set<std::string> drain(request.drain().begin(), request.drain().end());
   uint32_t to = request.ps();
   if (to == 0) {

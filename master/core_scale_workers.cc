@@ -54,7 +54,7 @@ absl::Status MasterCore::ScaleWorkers(const std::string& job_id, uint32_t worker
   } else if (workers == from) {
     jobs_.AddEvent(record, absl::StrCat("to keep its ", workers, " workers"), now.wall);
   } else if (run == nullptr) {
-    // Where its checkpoint does not allow that yet, JobRun returns to as many as before.
+    // If the job's checkpoint does not allow the new number yet, JobRun returns to the former one.
     SetWorkers(record, workers);
     jobs_.AddEvent(record, absl::StrCat("to go on with ", workers, " workers, not ", from),
                    now.wall);
@@ -84,7 +84,7 @@ void MasterCore::ScaleWorkersOfRuns() {
     const size_t to = run->record()->status().worker_scaling().to();
     const size_t has = run->options().workers.size() - run->VacantRanks().size();
     const size_t more = to - std::min(to, has);
-    run->ScaleWorkers(false);  // so that what it was promised is not counted twice
+    run->ScaleWorkers(false);  // so that workers promised to the run are not counted twice
     const size_t serving = Serving(*run->record(), FreeWorkers()).size();
     const bool are_here =
         more <= std::min(free, serving) && more <= WorkersLeft(run->record()->status().spec());

@@ -1,4 +1,4 @@
-// Which job runs, with which processes, and what follows when a run ends.
+// Decides which job runs with which processes, and what follows when a run ends.
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -13,7 +13,7 @@
 namespace tessera::master {
 namespace {
 
-// A process that lives finds a master that has restarted within this: it tries every two seconds,
+// A process that lives finds a restarted master within this: the process tries every two seconds,
 // and so does its channel.
 constexpr absl::Duration kFindsMaster = absl::Seconds(5);
 
@@ -23,7 +23,7 @@ std::string Names(const std::vector<const Node*>& nodes) {
                        [](std::string* out, const Node* node) { out->append(node->name); });
 }
 
-// For workers that others call; `silent` of those that are here have no address.
+// Advice to start workers that can be called; `silent` of those that are here have no address.
 std::string AddressAdvice(size_t silent) {
   std::string advice =
       " --listen HOST:PORT (no wildcard): by train.dense_gradients: all_reduce its workers call "
@@ -127,7 +127,7 @@ void MasterCore::FillRanksOf(JobRun& run, const Now& now) {
     if (static_cast<size_t>(may_have_it) <= run.VacantRanks().size()) break;
     run.GiveUpStuck(rank, /*another_is_free=*/true, now);
   }
-  // Who comes back under its name has its rank again; then whoever is free.
+  // A worker that comes back under its name gets its rank again; free workers get the other ranks.
   for (const bool own : {true, false}) {
     for (const Rank rank : run.VacantRanks()) {
       for (const Node* node : Serving(*run.record(), FreeWorkers())) {
@@ -138,7 +138,7 @@ void MasterCore::FillRanksOf(JobRun& run, const Now& now) {
       }
     }
   }
-  // Who joined before the one that is lost joins once more.
+  // A free worker whose incarnation is below the lost one's (LostOf) must join again to take over.
   for (size_t left = run.VacantRanks().size(); left > 0; --left) {
     for (const Node* node : Serving(*run.record(), FreeWorkers())) {
       if (run.GaveUpOn(node->incarnation)) continue;
@@ -168,13 +168,13 @@ std::vector<v1::JobRecord*> MasterCore::Waiting() {
 
 void MasterCore::StartWaiting(const Now& now) {
   const std::vector<v1::JobRecord*> waiting = Waiting();
-  // Whoever comes first in the queue keeps those behind it from what it waits for: those that have
-  // not begun from all, those that gave up their place from what others have now. One that a loss
-  // has interrupted has its place still.
+  // A job that waits for processes holds back jobs behind it. New jobs are held back by any such
+  // job, suspended ones only if the processes live and other jobs have them. A job that a loss
+  // interrupted still has its place.
   bool holds_new = false;
   bool holds_suspended = false;
   bool holds_all = false;
-  std::set<std::string> teams;  // above their quotas: none of theirs overtakes another
+  std::set<std::string> teams;  // above their quotas: no job of theirs overtakes another of theirs
   for (size_t i = 0; i < waiting.size(); ++i) {
     v1::JobRecord* const record = waiting[i];
     const v1::JobState state = record->status().state();
@@ -210,8 +210,8 @@ void MasterCore::ExplainWait(v1::JobRecord* record, size_t place, const v1::JobR
 }
 
 MasterCore::Needs MasterCore::NeedsOf(const v1::JobRecord& record) const {
-  // Once it has run, a job needs the numbers that it ran with: its order of training depends on
-  // that of workers.
+  // A job that has run needs the numbers that it ran with, since its order of training depends on
+  // the number of workers.
   const v1::JobStatus& status = record.status();
   return {.ps = record.ps() > 0 ? record.ps() : status.ps(),
           .workers = record.ranks() > 0 ? record.ranks() : status.workers()};
@@ -276,7 +276,7 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   }
   RunOptions options;
   if (scaled.has_value()) {
-    // All return to the checkpoint anyway.
+    // All ps load the checkpoint anyway, so the job gets its new ps without a move.
     record->set_ps(needs.ps);
     record->mutable_status()->clear_scaling();
     jobs_.AddEvent(record, absl::StrCat("goes on with ", needs.ps, " ps"), now.wall);
@@ -367,8 +367,8 @@ void MasterCore::ReplaceMissing(const Now& now) {
 
 std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKind kind,
                                         uint32_t count) const {
-  // Who was there before keeps its rank; the free ranks are filled in the order of names, or first
-  // with ps of fewer jobs.
+  // A process that had a rank before keeps it. The other ranks are filled with workers in the order
+  // of their names, or with ps of few jobs first.
   std::vector<RunNode> chosen(count);
   std::set<uint64_t> taken;
   const std::vector<const Node*> alive =
@@ -396,7 +396,7 @@ std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKin
 
 void MasterCore::StartRun(v1::JobRecord* record, RunOptions options, const Now& now) {
   for (RunNode& ps : options.ps) {
-    // Who was chosen for a run that goes on may have come back since.
+    // A ps chosen for a run that goes on may have joined anew since.
     for (const Node* node : membership_.Alive(v1::PS)) {
       if (node->name == ps.name) ps = NodeOf(*node);
     }

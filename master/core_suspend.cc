@@ -1,5 +1,5 @@
-// Jobs that give up their processes for a while: because a user says so, for a job of higher
-// priority, or since a ps is to stop.
+// Jobs that give up their processes for a while: since a user suspends them, a job of higher
+// priority needs the processes, or a ps is to stop.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -87,7 +87,7 @@ void MasterCore::SetSuspended(v1::JobRecord* record, absl::string_view where, co
   status.clear_phase();
   record->set_fruitless_restarts(0);
   record->set_preempted_by(by);
-  // It goes on elsewhere with as many as live there, where it asked for that.
+  // A job that asked for as many processes as live goes on with as many as live then.
   if (status.ps() == 0) record->set_ps(0);
   const bool sync = StepsTogether(status.spec().consistency());
   if (status.workers() == 0 && !sync) record->set_ranks(0);
@@ -110,14 +110,15 @@ void MasterCore::SuspendInterrupted(const Now& now) {
 }
 
 std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
-  // Those of low priority first, of them those that go already, and the youngest.
+  // Runs that may be pre-empted: low priority first, then those already being suspended, then the
+  // youngest.
   std::vector<const JobRun*> runs;
   size_t free = FreeWorkers().size();
   free -= std::min(free, WorkersPromised());
   for (const JobRun* run : Runs()) {
     const v1::JobStatus& status = run->record()->status();
     if (run->end().has_value()) continue;
-    // A user has it suspended: its workers come free.
+    // A user suspends this run: its workers come free.
     if (status.has_suspending() && status.suspending().preempted_by().empty()) {
       free += run->options().workers.size();
     } else if (IsPreemptible(status.spec()) && status.task() != v1::PREDICT) {
@@ -145,7 +146,7 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
     const auto serves = [record](const RunNode& node) {
       return MayServe(*record, !node.address.empty());
     };
-    // Of those that are free, some may be of no use to it.
+    // Free workers that cannot serve this job.
     const size_t useless =
         std::min(free, FreeWorkers().size() - Serving(*record, FreeWorkers()).size());
     size_t comes = free - useless;

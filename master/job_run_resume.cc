@@ -1,4 +1,4 @@
-// What of a run is durable, and how a master that restarts goes on with it: ps and workers go on
+// The durable state of a run, and how a restarted master goes on with it: ps and workers go on
 // meanwhile, and find their run as they left it.
 #include <algorithm>
 #include <utility>
@@ -92,7 +92,7 @@ void JobRun::Resume(const Now& now) {
   partition_count_ = static_cast<uint32_t>(options_.owner.size());
   owner_ = options_.owner;
   ShowShares();
-  // A master of before did not write the numbers of pushes.
+  // A master of an earlier version did not write the numbers of pushes; in sync they are the steps.
   const bool together = StepsTogether(spec().consistency());
   origin_ = {.folder = state.origin(),
              .warm = state.warm(),
@@ -103,7 +103,7 @@ void JobRun::Resume(const Now& now) {
   opened_ = true;
   position_ = state.position();
   if (together) position_.set_next_push(position_.step());
-  // It is measured anew.
+  // The evaluation that was under way is made anew, and counts its bad records again.
   position_.set_bad_records(position_.bad_records() - state.evaluation_bad_records());
   evaluations_ = {status().evaluations().begin(), status().evaluations().end()};
   last_checkpoint_ = state.last_checkpoint();
@@ -159,12 +159,12 @@ void JobRun::Resume(const Now& now) {
   Enter(Phase::kAwaitingWrite, now);
 }
 
-// The checkpoint that the master before this one had under way is none.
+// The checkpoint that the earlier master had under way was not committed.
 void JobRun::OnSought(const ActionResult& result, const Now& now) {
   const Writing lost = *std::exchange(writing_, std::nullopt);
   const bool at_its_barrier = phase_ == Phase::kAwaitingWrite && lost.step == position_.step();
   if (position_.best_checkpoint() == lost.folder) {
-    // The model of that step is in no ps any more, and was the best one.
+    // The model of that step was the best one, and no ps has it any more.
     if (!at_its_barrier) {
       return Restart(
           "CheckpointLost",

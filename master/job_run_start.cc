@@ -1,4 +1,4 @@
-// The begin of a run: the checkpoint that it starts from, the ps, the number of records.
+// The start of a run: finds its checkpoint, opens the ps, counts the records.
 #include <algorithm>
 #include <utility>
 
@@ -63,7 +63,7 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
                        had, ", or submit it again to train from the start"),
           now);
     }
-    // Nothing was committed before the loss: from the start again.
+    // No checkpoint was committed before the loss: begins from the start again.
     if (spec().start().checkpoint().empty()) return Open(now);
     record_->set_has_run(false);
     return FindOrOpen(now);
@@ -90,13 +90,13 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   partition_count_ = start_.partition_count() > 0 ? start_.partition_count() : options_.partitions;
   if (!warm_) {
     position_ = start_.position();
-    // It may have been cut in another mode, in which pushes were counted otherwise.
+    // The checkpoint may have been cut in another mode, which counts pushes otherwise.
     if (StepsTogether(spec().consistency())) position_.set_next_push(position_.step());
     evaluations_ = {start_.evaluations().begin(), start_.evaluations().end()};
   }
   if (first) {
-    // What was best there, and for how long nothing was, are that job's rules: this one's may
-    // watch another metric on other data.
+    // Clears the other job's best value and misses: this job's rules may watch another metric on
+    // other data.
     position_.clear_best_checkpoint();
     position_.clear_has_best();
     position_.clear_best();
@@ -106,11 +106,12 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     for (v1::Evaluation& evaluation : evaluations_) evaluation.set_best(false);
   }
   if (status().task() == v1::PREDICT) {
-    // Those of training were in other files.
+    // The bad records of training were in other files.
     position_.clear_bad_records();
     position_.clear_set_aside_records();
   }
-  // The end's run goes on counting where training stopped, not where its best model was cut.
+  // The run that measures the final model goes on counting bad records where training stopped, not
+  // where the best model was cut.
   if (!options_.final_checkpoint.empty()) {
     position_.set_bad_records(status().bad_records());
     position_.set_set_aside_records(status().set_aside_records());
@@ -122,7 +123,7 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   Open(now);
 }
 
-// The best model is gone: the last one is the job's result.
+// If the best model is gone, the last one is the job's result. True: the run has ended for that.
 bool JobRun::TookFallback(const absl::Status& status, const Now& now) {
   if (options_.fallback_checkpoint.empty()) return false;
   if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return false;
@@ -144,7 +145,7 @@ void JobRun::Open(const Now& now) {
   }
   ShowShares();
   if (options_.final_checkpoint.empty()) {
-    // What a run before this one measured after its last checkpoint is measured again.
+    // Evaluations that an earlier run made after its last checkpoint are made again.
     *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
     status().set_step(position_.step());
     status().set_samples(position_.samples());
@@ -192,7 +193,7 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
   const bool takes_up = options_.take_up.has_value();
   if (!result.status.ok()) {
     const std::string message(result.status.message());
-    // What they had is gone with the generation before.
+    // The rows to take over are gone with the generation before.
     if (takes_up && options_.take_up->generation > 0) return Restart("PsFailed", message, now);
     const bool own = !start_folder_.empty() && start_folder_ != spec().start().checkpoint();
     if (absl::IsDataLoss(result.status) && own && options_.final_checkpoint.empty()) {

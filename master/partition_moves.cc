@@ -13,13 +13,13 @@ namespace tessera::master {
 namespace {
 
 constexpr uint32_t kNobody = UINT32_MAX;
-// Of a fair share: what two ps may differ by.
+// Two ps may differ by so much of a fair share.
 constexpr double kTolerance = 0.02;
-// What a partition weighs beside its rows, as a part of what it would weigh if all were alike: the
-// empty ones are spread, too, since they will have rows.
+// The part of a partition's load that is equal for all: so empty partitions are spread, too, since
+// they will have rows.
 constexpr double kEmpty = 0.05;
 
-// What a partition is for its ps; the mean over all partitions is 1 in each.
+// The load of a partition on its ps. For bytes and for updates the mean over all partitions is 1.
 struct Load {
   double bytes = 1;
   double updates = 1;
@@ -84,7 +84,8 @@ class Planner {
     ranks_[to][direction].insert(rank_[partition]);
   }
 
-  // Those that nobody has, the heaviest first, to whoever has the least of what they are.
+  // Gives each partition without an owner, the heaviest first, to the ps whose load is smallest in
+  // the partition's direction.
   void GiveAway() {
     for (const uint32_t partition : by_length_) {
       if (owner_[partition] != kNobody) continue;
@@ -96,12 +97,13 @@ class Planner {
     }
   }
 
-  // Each move makes the sum of the squares of what ps have smaller.
+  // Moves partitions until no two ps differ by more than `tolerance`. Each move makes the sum of
+  // the squares of the ps' loads smaller.
   void Balance(double tolerance) {
     const double share = static_cast<double>(owner_.size()) / static_cast<double>(has_.size());
-    // From whom no partition is to go for the sake of one kind, as things are.
+    // Ps from which no move helps for that kind, as loads are now.
     std::vector<std::array<bool, kKinds>> settled(has_.size());
-    // The bound is against rounding alone.
+    // The loop ends without the bound, but for rounding.
     for (size_t moves = 0; moves < 4 * owner_.size();) {
       const auto [most, kind] = Most(settled);
       if (most == kNobody) return;
@@ -124,7 +126,8 @@ class Planner {
  private:
   static constexpr int kDirections = 16;
 
-  // How bytes compare with updates, in steps from bytes alone to updates alone.
+  // The ratio of updates to bytes, as a direction from 0, only bytes, to kDirections - 1, only
+  // updates.
   static int DirectionOf(const Load& load) {
     const double part = std::atan2(load.updates, load.bytes) / (std::numbers::pi / 2);
     return std::clamp(static_cast<int>(part * kDirections), 0, kDirections - 1);
@@ -134,8 +137,8 @@ class Planner {
     return {.bytes = std::cos(angle), .updates = std::sin(angle)};
   }
 
-  // Who has the most of a kind beyond the least, of those not settled in it, and the kind; the
-  // first of those alike. kNobody: all are settled.
+  // The ps that exceeds the least loaded one the most in a kind in which it is not settled, and the
+  // kind; the first of equals. kNobody: all are settled.
   std::pair<uint32_t, int> Most(const std::vector<std::array<bool, kKinds>>& settled) const {
     std::pair<uint32_t, int> most(kNobody, 0);
     double furthest = 0;
@@ -156,9 +159,9 @@ class Planner {
                          [kind](const Load& a, const Load& b) { return a.Of(kind) < b.Of(kind); }) -
         has_.begin());
   }
-  // Of a ps's partitions the one that, given to somebody who has `gap` less, makes the squares'
-  // sum smallest; kNobody: none makes it smaller. Of those of one direction the longest of at most
-  // half the gap there is looked at; only if none of those does, the shortest of those beyond.
+  // The partition of ps `of` that, given to a ps with `gap` less, makes the sum of squares
+  // smallest; kNobody: none makes it smaller. Looks, for each direction, at the longest partition
+  // of at most half the gap; only if none of these helps, at the shortest of the longer ones.
   uint32_t Best(uint32_t of, const Load& gap) const {
     uint32_t best = kNobody;
     double gain = 1e-9;
@@ -192,7 +195,7 @@ class Planner {
   std::vector<uint32_t> rank_;       // [partitions] place in by_length_
   std::vector<uint32_t> owner_;      // [partitions]
   std::vector<Load> has_;            // [ps] sum of loads
-  // [ps] of its partitions, by direction.
+  // [ps]: ranks of its partitions, by direction.
   std::vector<std::array<std::set<uint32_t>, kDirections>> ranks_;
 };
 

@@ -32,8 +32,8 @@ CopyPartitions PsMove::Copies(v1::OpenJobRequest open, bool changed, uint64_t st
   for (uint32_t to = 0; to < to_.size(); ++to) {
     v1::FetchPartitionsRequest request;
     std::vector<v1::FetchPartitionsRequest::Source> sources(from_.size());
-    // Not what stays there: a ps that was lost meanwhile, and is back without, must not take it for
-    // brought over.
+    // Leaves out partitions that stay on the ps: if it was lost meanwhile and is back without them,
+    // it must not take them for brought over.
     open.clear_partitions();
     for (uint32_t p = 0; p < owner_.size(); ++p) {
       const uint32_t from = from_owner_[p];

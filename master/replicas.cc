@@ -9,9 +9,9 @@
 namespace tessera::master {
 namespace {
 
-// For a part whose follower was given up.
+// The wait before a part whose follower was given up gets another one.
 constexpr absl::Duration kBetweenFollowers = absl::Seconds(5);
-// Pushes wait for a follower no longer than this and a heartbeat.
+// Pushes wait for a follower at most for this and a heartbeat; then it is given up.
 constexpr absl::Duration kLongestWait = absl::Seconds(3);
 
 }  // namespace
@@ -81,7 +81,7 @@ void Replicas::GiveUp(uint32_t part, Follower& follower, absl::string_view why, 
                                  "'s rows have no copy any more: ", follower.node.name, " ", why),
                     now.wall);
   }
-  // Nobody waits for it from the moment when its ps is told.
+  // Pushes wait for the follower until its ps is told.
   follower = {.node = {},
               .pair = NextPair(),
               .stage = Follower::kToEnd,
@@ -127,7 +127,7 @@ std::optional<Replicas::Replica> Replicas::Take(uint32_t part, const Now& now) {
     followers_.erase(found);
     return replica;
   }
-  // The ps may be back as the process that it was, and wait for this follower.
+  // The lost ps may come back as the same process, and then still wait for this follower.
   if (follower.stage != Follower::kNone) GiveUp(part, follower, "is lost", now);
   return std::nullopt;
 }
@@ -170,7 +170,7 @@ void Replicas::OnTold(const absl::Status& status, const Now& now) {
   if (found == followers_.end() || found->second.pair != told.pair) return;
   Follower& follower = found->second;
   if (!status.ok()) {
-    // Another one, where this one refuses it; a ps that does not answer is asked again.
+    // Gives up a follower that refuses; a ps that does not answer is told again.
     follower.next = now.monotonic + kBetweenTries;
     const bool refused = follower.stage == Follower::kToTell && !absl::IsUnavailable(status) &&
                          !absl::IsDeadlineExceeded(status);

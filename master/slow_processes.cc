@@ -9,10 +9,11 @@
 namespace tessera::master {
 namespace {
 
-// Slow is who takes so many times as long as the median of the others, and no less than that.
+// A process is slow if it takes kTimes as long as the median of the others, and at least
+// kLeastSeconds.
 constexpr double kTimes = 4;
 constexpr double kLeastSeconds = 0.05;
-// Of a ps without others: its calls, and their share of the workers' time.
+// A job's only ps is slow if its calls take at least so long, and so much of the workers' time.
 constexpr double kLeastSecondsAlone = 0.1;
 constexpr double kLeastShareAlone = 0.8;
 
@@ -28,7 +29,7 @@ void SlowProcesses::Add(Figures& figures, const Sample& sample) {
   if (figures.samples.empty() || figures.samples.back().count > 0) {
     return figures.samples.push_back(sample);
   }
-  // A step that had begun by the last heartbeat.
+  // Adds to a step that had begun by the last heartbeat.
   Sample& begun = figures.samples.back();
   begun = {sample.at, sample.count, begun.seconds + sample.seconds};
 }
@@ -43,8 +44,8 @@ void SlowProcesses::Forget(Group& group, absl::Duration now) {
 
 void SlowProcesses::Compare(Group& group) {
   for (auto& [name, figures] : group) {
-    // Of the samples, not of the calls: thousands of quick ones would hide for long that they have
-    // become few.
+    // The mean over samples, not over calls: thousands of earlier quick calls would hide for long
+    // that calls have become slow and few.
     double sum = 0;
     double samples = 0;
     for (const Sample& sample : figures.samples) {
@@ -60,7 +61,7 @@ void SlowProcesses::Compare(Group& group) {
   }
   std::sort(means.begin(), means.end());
   for (auto& [name, figures] : group) {
-    // The middle one of those that are left without its own.
+    // The median of the means without the process's own.
     const size_t own = static_cast<size_t>(
         std::lower_bound(means.begin(), means.end(), figures.mean) - means.begin());
     const size_t others = means.size() - (figures.mean > 0 ? 1 : 0);

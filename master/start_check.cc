@@ -52,12 +52,12 @@ std::vector<const v1::ColumnSpec*> Inputs(const v1::JobSpec& job) {
   return inputs;
 }
 
-// What the job's file calls it; `unset` stands for the value that is not set.
+// The value's name in a job's file; `unset` for the value that is not set.
 std::string EnumName(const std::string& name, int number, absl::string_view unset) {
   return number == 0 ? std::string(unset) : absl::AsciiStrToLower(name);
 }
 
-// By field of a column, what it says of how the column becomes an input.
+// The fields of a column that say how it becomes an input, with their values.
 std::vector<std::pair<const char*, std::string>> Preparation(const v1::ColumnSpec& column) {
   const auto quoted = [](bool has, const std::string& text) {
     return has ? absl::StrCat("'", text, "'") : "none";
@@ -70,7 +70,8 @@ std::vector<std::pair<const char*, std::string>> Preparation(const v1::ColumnSpe
   };
 }
 
-// What stands for a field that is empty or absent; nullopt: it says nothing of fields that are not.
+// The value for a field that is empty or absent; nullopt: none, which says nothing about fields
+// that are there.
 std::optional<std::string> DefaultOf(const v1::ColumnSpec& column, v1::DataFormat format) {
   if (column.role() == v1::SPARSE) {
     return column.has_default_value() ? absl::StrCat("'", column.default_value(), "'") : "none";
@@ -97,7 +98,7 @@ absl::Status CheckModel(const v1::JobSpec& spec, const v1::JobSpec& before) {
     model->clear_loss();
     model->clear_positive_weight();
     model->clear_huber_delta();
-    // Without options and with none of them is the same.
+    // Absent options and empty ones are the same.
     model->mutable_options();
     for (v1::LayerSpec& layer : *model->mutable_layers()) layer.mutable_options();
   }
@@ -119,7 +120,7 @@ absl::Status CheckModel(const v1::JobSpec& spec, const v1::JobSpec& before) {
     for (const v1::ColumnSpec* const column : Inputs(job)) {
       all.push_back(absl::StrCat(
           v1::ColumnRole_Name(column->role()), " ", column->name(),
-          // What keys are made from.
+          // The type that keys are made from.
           column->role() != v1::SPARSE   ? ""
           : column->type() == v1::STRING ? absl::StrCat(" of strings of ", KeySpaceOf(*column))
                                          : " of int64",
@@ -143,8 +144,8 @@ absl::Status CheckModel(const v1::JobSpec& spec, const v1::JobSpec& before) {
   return absl::OkStatus();
 }
 
-// A position within an epoch says which batches of which windows are done: it means the same
-// records only while these fields are the same.
+// Checks the fields that must be the same for a position within an epoch, which batches of which
+// windows are done, to mean the same records.
 absl::Status CheckOrder(const v1::JobSpec& spec, const v1::JobSpec& before) {
   const auto mode = [](v1::Consistency consistency) {
     return IsSync(consistency) ? "sync" : "not sync";
@@ -182,7 +183,7 @@ absl::Status CheckOrder(const v1::JobSpec& spec, const v1::JobSpec& before) {
   return absl::OkStatus();
 }
 
-// The job of the checkpoint may have trained all that this one is to train.
+// Checks that the job of the checkpoint has not already trained all that this one is to train.
 absl::Status CheckLeft(const v1::TrainSpec& train, const v1::Position& position) {
   const auto done = [](absl::string_view field, uint64_t has, uint64_t all) {
     return absl::InvalidArgumentError(
@@ -224,7 +225,7 @@ std::string PreparedOtherwise(const v1::JobSpec& spec, const v1::JobSpec& before
                      *stands, *stood);
     }
   }
-  // One of a later version may be known here by its number alone.
+  // A loss of a later version may be known here only by its number.
   const bool same = LossName(here_loss) == LossName(there_loss) ||
                     (CheckLosses(before).ok() && Written(here_loss) == Written(there_loss));
   return same ? "" : differs("model.loss: ", LossName(here_loss), LossName(there_loss));

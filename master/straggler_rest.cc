@@ -18,7 +18,7 @@ StragglerRest::StragglerRest(uint32_t ranks, uint32_t max_lead)
 
 bool StragglerRest::Measured(Rank rank, double times, absl::Duration now) {
   RankState& state = ranks_[rank.value()];
-  if (now < state.until) return false;  // of a unit that it had
+  if (now < state.until) return false;  // the step is of a unit that the rank had before its rest
   if (times <= limit_) {
     state = RankState();
     return false;

@@ -7,7 +7,7 @@
 namespace tessera::master {
 namespace {
 
-// The mean over the samples of both, of those that know it.
+// The mean over the samples of those of the two that have a value.
 std::optional<double> MeanOf(std::optional<double> a, uint64_t a_samples, std::optional<double> b,
                              uint64_t b_samples) {
   if (!a.has_value() || a_samples == 0) return b.has_value() ? b : a;
@@ -24,7 +24,7 @@ std::optional<double> AucOf(const v1::TrainingPoint& point) {
   return point.has_auc() ? std::optional(point.auc()) : std::nullopt;
 }
 
-// `next` follows `point`.
+// Adds `next`, which follows `point`, to it.
 void Join(const v1::TrainingPoint& next, v1::TrainingPoint* point) {
   const std::optional<double> loss =
       MeanOf(LossOf(*point), point->samples(), LossOf(next), next.samples());
@@ -61,7 +61,7 @@ void TrainingHistory::Add(const v1::UnitResult& unit, uint64_t step, double seco
   const uint64_t before = points_.empty() ? 0 : points_.rbegin()->step();
   if (step <= before) return;
   const v1::TrainingPoint ended = std::exchange(next_, {});
-  // The first point has about as many units as any.
+  // The first point has as many units as a full one.
   if (!points_.empty() && points_.rbegin()->units() < points_[0].units()) {
     return Join(ended, &*points_.rbegin());
   }
