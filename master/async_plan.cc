@@ -110,7 +110,7 @@ class AsyncPlan final : public TrainingPlan {
   }
 
  private:
-  // What is left of a window, or of a part of one: batches next to end - 1.
+  // The rest of a window, or of a part of one: batches next to end - 1.
   struct Part {
     uint64_t window = 0;
     uint64_t next = 0;
@@ -121,12 +121,12 @@ class AsyncPlan final : public TrainingPlan {
     explicit Ranked(const PlanOptions& options) : size(options) {}
 
     std::optional<Part> part;
-    uint64_t batches = 0;  // of the unit that it has, the first ones of its part; 0: none
-    uint64_t pushes = 0;   // number of the next
-    UnitSize size;         // by its own speed
+    uint64_t batches = 0;  // of its unit, the first ones of its part; 0: no unit
+    uint64_t pushes = 0;   // number of the next push
+    UnitSize size;         // by the rank's own speed
   };
 
-  // Of the epoch under way.
+  // A part of a window of the epoch under way.
   Part PartOf(const v1::OpenWindow& open) {
     Part part = WholeWindow(open.window());
     part.next = open.next_batch();
@@ -140,7 +140,7 @@ class AsyncPlan final : public TrainingPlan {
     if (part.end < part.batches) out.set_end_batch(part.end);
     return out;
   }
-  // In the order of the epoch; parts that follow upon each other are one.
+  // The parts in the order of the epoch; parts that follow one another become one.
   static std::vector<Part> Joined(std::vector<Part> parts) {
     std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
       return std::tie(a.window, a.next) < std::tie(b.window, b.next);
@@ -212,8 +212,8 @@ class AsyncPlan final : public TrainingPlan {
     return cut;
   }
 
-  // Work for a rank that has none: what nobody has of an open window, the next window, and at the
-  // end of the epoch some of what another rank would still be long at.
+  // Gives a part to a rank that has none: a free part of an open window, else the next window, else
+  // at the end of the epoch some of the part that another rank would need longest for.
   bool Take(Ranked& r) {
     if (!free_.empty()) {
       r.part = free_.front();
@@ -228,10 +228,10 @@ class AsyncPlan final : public TrainingPlan {
         std::max_element(ranks_.begin(), ranks_.end(), [](const Ranked& a, const Ranked& b) {
           return a.size.Units(Rest(a)) < b.size.Units(Rest(b));
         });
-    // Whoever takes it reads the window once more, so what is done in a moment stays where it is.
+    // The rank that takes a part reads the window once more, so a rest of one unit is not divided.
     const uint64_t rest = Rest(*longest);
     if (rest == 0 || longest->size.Units(rest) <= 1) return false;
-    // So that both end together.
+    // Divides the rest so that both ranks end together.
     const double own = r.size.Units(1);
     const double others = longest->size.Units(1);
     const double share = std::ceil(static_cast<double>(rest) * others / (own + others));
@@ -263,9 +263,9 @@ class AsyncPlan final : public TrainingPlan {
     return unit;
   }
 
-  // Of the window that the rank has next, if the ranks end theirs in the order of what is left of
-  // them: each reads ahead another one. Which rank gets the first of the next epoch is known where
-  // there is one.
+  // Ranges of the window that the rank gets next if the ranks end their parts in the order of their
+  // rests, so that each reads ahead another window. The rank of the next epoch's first window is
+  // known only if there is one rank.
   std::vector<v1::RecordRange> NextRanges(const Ranked& r, const Windows& windows) {
     const auto ends_before = [&](const Ranked& other) {
       const double rest = other.size.Units(Rest(other)), own = r.size.Units(Rest(r));
@@ -283,11 +283,11 @@ class AsyncPlan final : public TrainingPlan {
   EpochWindowCache cache_;
   uint64_t total_steps_ = 0;
   std::vector<Ranked> ranks_;
-  std::vector<Part> free_;  // that no rank has, of windows that are open
+  std::vector<Part> free_;  // parts of open windows that no rank has
   uint64_t epoch_;
   uint64_t next_window_;
-  uint64_t handed_out_;  // steps
-  uint64_t step_;        // done
+  uint64_t handed_out_;  // steps handed out
+  uint64_t step_;        // steps done
   uint64_t samples_;
   Due due_;
 };

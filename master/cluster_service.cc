@@ -19,7 +19,7 @@ constexpr absl::Duration kHelloWithin = absl::Seconds(10);
 
 grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stream) {
   v1::NodeMessage in;
-  // A peer that connects and says nothing holds its thread no longer than this.
+  // Frees the thread of a peer that connects and sends nothing for kHelloWithin.
   absl::Notification said;
   std::thread limit([&] {
     if (!said.WaitForNotificationWithTimeout(kHelloWithin)) context->TryCancel();
@@ -27,13 +27,13 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   const bool read = stream->Read(&in);
   said.Notify();
   limit.join();
-  // Of bytes that are no message nothing is read, either.
+  // Bytes that are no message also fail the read.
   if (!read || !in.has_hello()) {
     return ToGrpc(absl::InvalidArgumentError("the first message of Join must be Hello"));
   }
   const v1::Hello hello = in.hello();
-  // Whoever comes back to a master that has just ended its stream goes on at the next one: for this
-  // one it is alive, and its number taken.
+  // A process that comes back to a master that has just ended its stream goes on with the next
+  // master: for this one the process is still alive, under its incarnation.
   if (host_->stopped()) return ToGrpc(absl::UnavailableError("the master stops"));
   absl::Duration joined_at;
   absl::StatusOr<v1::Welcome> welcome =
@@ -46,22 +46,22 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   std::string reason = "its connection broke";
   bool broke = true;
   const auto leave = absl::MakeCleanup([&] {
-    // The master stops: its processes are not lost, they will join the next one.
+    // The master stops: its processes are not lost, but will join the next master.
     if (host_->stopped()) return;
     host_->With([&](MasterCore& core, const MasterCore::Now& now) {
       core.StreamEnded(incarnation, joined_at, broke, reason, now);
     });
     SPDLOG_INFO("{} (incarnation {}) is gone: {}", welcome->name(), incarnation, reason);
   });
-  // The number of a new incarnation must never be given again, so it is durable before it is said.
-  // One that goes on has its number, and must not end because a disk is slow.
+  // A new incarnation's number must never be given again, so it becomes durable before the Welcome.
+  // A process that goes on has its number already, and must not end because a disk is slow.
   const bool goes_on = hello.incarnation() != 0;
   if (absl::Status status = goes_on ? absl::OkStatus() : host_->Flush(); !status.ok()) {
     reason = "the master's state log fails";
     return ToGrpc(absl::UnavailableError(
         absl::StrCat("the master cannot write its state: ", status.message())));
   }
-  // It cannot have been heard before.
+  // A new process could not be heard before: its lease begins now.
   const bool lives = goes_on || host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
     return core.BeginLease(incarnation, now);
   });
@@ -120,7 +120,7 @@ void ClusterServiceImpl::SendAssignments(uint64_t incarnation, grpc::ServerConte
       released = true;
     }
     if (key == sent) continue;
-    // A master that dies must know afterwards what it has said.
+    // Makes the assignment durable before it is sent, for a master that restarts.
     if (!host_->Flush().ok()) continue;
     if (!stream->Write(out)) break;
     sent = key;

@@ -16,7 +16,7 @@ namespace {
 constexpr absl::Duration kWatchGap = absl::Milliseconds(200);
 constexpr absl::Duration kUnwrittenFor = absl::Seconds(1);
 
-// Nobody hears of an end that a crash could take back.
+// Makes a job's end durable before anybody hears of it, so that no crash takes it back.
 absl::Status MakeEndDurable(CoreHost* host, const v1::JobStatus& status) {
   if (!IsFinished(status.state())) return absl::OkStatus();
   const absl::Status durable = host->Flush();
@@ -27,7 +27,7 @@ absl::Status MakeEndDurable(CoreHost* host, const v1::JobStatus& status) {
                                              durable.message()));
 }
 
-// With the one wait that the core does not know of.
+// The job's status, with the one wait that the core does not know of: for the state log.
 absl::StatusOr<v1::JobStatus> StatusNow(CoreHost* host, const std::string& job_id) {
   absl::StatusOr<v1::JobStatus> status = host->Look(
       [&](MasterCore& core, const MasterCore::Now& now) { return core.GetJob(job_id, now); });
@@ -87,7 +87,7 @@ grpc::Status JobServiceImpl::Watch(grpc::ServerContext* context, const v1::Watch
     }
     absl::StatusOr<v1::JobStatus> status = StatusNow(host_, request->job_id());
     if (!status.ok()) return ToGrpc(status.status());
-    // Once is enough of what only grows.
+    // The history only grows: it is sent once, with the end.
     if (!IsFinished(status->state())) status->clear_history();
     const bool news =
         !sent.has_value() || !google::protobuf::util::MessageDifferencer::Equals(*sent, *status);

@@ -115,7 +115,7 @@ void JobTable::Move(v1::JobRecord* record, v1::JobState state, absl::string_view
                     absl::string_view message, absl::Time wall) {
   v1::JobStatus& status = *record->mutable_status();
   if (!MayFollow(status.state(), state)) {
-    // A bug of ours; a job is not worth a dead master.
+    // A bug of this program; one job is no reason to end the master.
     SPDLOG_ERROR("job {} cannot go from {} to {}", status.job_id(),
                  v1::JobState_Name(status.state()), v1::JobState_Name(state));
     return;

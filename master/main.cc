@@ -55,7 +55,7 @@ constexpr char kFooter[] =
 
 constexpr int kRetry = 128;
 
-// The state in etcd, and what entitles this process to it.
+// The state in etcd, and this process's leadership, which entitles it to the state.
 struct SharedState {
   std::unique_ptr<tessera::Security> security;  // null: no TLS
   std::unique_ptr<tessera::Channels> channels;
@@ -70,7 +70,7 @@ struct EtcdFlags {
   tessera::SecurityFiles security;
 };
 
-// Who leads, in the words of those who stand by.
+// This process's name in the logs of masters that stand by.
 std::string Self(const std::string& listen) {
   char host[256] = "?";
   ::gethostname(host, sizeof(host) - 1);
@@ -88,7 +88,7 @@ absl::StatusOr<SharedState> Lead(const EtcdFlags& flags,
                        "--insecure that it is called without TLS"));
     }
   }
-  // What would only come out when it is to take over.
+  // Checks now what would otherwise fail only when this process takes over.
   TESSERA_RETURN_IF_ERROR(tessera::CheckListen(options.server));
   TESSERA_RETURN_IF_ERROR(tessera::WithContext(options.files->CreateFolder(options.checkpoint_root),
                                                "checkpoint root"));

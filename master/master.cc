@@ -26,15 +26,15 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 constexpr absl::Duration kLogRetry = absl::Milliseconds(500);
 
-// Above the numbers of all jobs whose folders lie in the checkpoint root: the state of the master
-// may be younger than the checkpoints, and a new job must not take over an old one's.
+// A number above those of all jobs that have folders in the checkpoint root: the master's state may
+// be younger than the checkpoints, and a new job must not take over an old one's.
 absl::StatusOr<uint64_t> NextJobNumber(FileSystem& files, const std::string& root) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(root));
   uint64_t next = 1;
   for (const std::string& name : names) {
     const size_t dash = name.rfind('-');
     uint64_t number = 0;
-    // Job numbers have at most ten digits in the state log's keys; more is somebody else's folder.
+    // Job numbers have at most ten digits in the state log's keys; a longer one is no job's folder.
     if (dash == std::string::npos || name.size() - dash > 10 ||
         !absl::SimpleAtoi(name.substr(dash + 1), &number)) {
       continue;
@@ -59,7 +59,7 @@ class MasterImpl final : public Master {
                   [](MasterCore& core, const MasterCore::Now&) { return core.Starts(); });
             },
             [this](uint64_t id, ActionResult result) {
-              // Cut short by our own end, which is for the next master to make good.
+              // The end of this master cut the action short; the next master takes care of it.
               if (host_.stopped()) return;
               host_.With([&](MasterCore& core, const MasterCore::Now& now) {
                 core.ActionDone(id, std::move(result), now);
@@ -73,13 +73,14 @@ class MasterImpl final : public Master {
         collector_(AddMasterCollector(registry_, &host_)) {}
   ~MasterImpl() override { Stop(absl::ZeroDuration()); }
 
-  // What the core has to say at its begin must be durable before anybody hears of it.
+  // Makes the core's first writes durable before anybody hears of them.
   absl::Status Begin(const Options& options, const CheckpointRoot& root, StateLog& log) {
     TESSERA_RETURN_IF_ERROR(host_.Flush());
     TESSERA_ASSIGN_OR_RETURN(
         server_, RpcServer::Start(options.server, {&cluster_, &work_, &jobs_, &metrics_service_}));
     host_.Look([&](MasterCore& core, const MasterCore::Now&) { core.SetAddress(address()); });
-    // Where it cannot be written, checkpoints cannot either; what only predicts needs none.
+    // No error: if the claim cannot be written, checkpoints cannot either, and a job that predicts
+    // needs none.
     if (const absl::Status claimed = Claim(*options.files, root, log); !claimed.ok()) {
       SPDLOG_WARN("checkpoint root: {}", std::string(claimed.message()));
     }
@@ -105,7 +106,7 @@ class MasterImpl final : public Master {
   }
 
  private:
-  // Leases and whatever else time alone makes due.
+  // Does what is due by time alone: leases and more.
   void TickForever() {
     while (!stop_.WaitForNotificationWithTimeout(kTick)) {
       for (auto& [id, ps] : actions_.Unanswered()) {
@@ -120,7 +121,7 @@ class MasterImpl final : public Master {
     }
   }
 
-  // Begins what the core wants done, none before the state that asks for it is durable.
+  // Begins the core's actions, each only after the state that asks for it is durable.
   void ActForever() {
     uint64_t seen = 0;
     while (host_.AwaitChange(&seen, absl::Seconds(1))) {
@@ -146,9 +147,9 @@ class MasterImpl final : public Master {
     return status.ok();
   }
 
-  const std::unique_ptr<MetricsRegistry> own_registry_;  // null: it is the caller's
+  const std::unique_ptr<MetricsRegistry> own_registry_;  // null: registry_ is the caller's
   MetricsRegistry& registry_;
-  const std::unique_ptr<StateLog> own_log_;  // null: it is the caller's
+  const std::unique_ptr<StateLog> own_log_;  // null: the log is the caller's
   CoreHost host_;
   ActionThreads actions_;
   ClusterServiceImpl cluster_;

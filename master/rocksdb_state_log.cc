@@ -14,7 +14,7 @@
 namespace tessera::master {
 namespace {
 
-// RocksDB's status in our terms; the only place where it is translated.
+// Translates RocksDB's status; the only place that does.
 absl::Status Translate(const rocksdb::Status& status, absl::string_view what,
                        const std::string& folder) {
   if (status.ok()) return absl::OkStatus();
@@ -74,16 +74,15 @@ class RocksDbStateLog final : public StateLog {
 
 absl::StatusOr<std::unique_ptr<StateLog>> OpenRocksDbStateLog(const std::string& folder) {
   TESSERA_RETURN_IF_ERROR(PosixFileSystem().CreateFolder(folder));
-  // RocksDB 7.8 ends the process by an assertion where it has no room for the files that it begins
-  // with.
+  // RocksDB 7.8 ends the process by an assertion if it has no room for its first files.
   TESSERA_RETURN_IF_ERROR(CheckRoom(PosixFileSystem(), folder));
   rocksdb::Options options;
   options.create_if_missing = true;
   options.keep_log_file_num = 3;
   options.max_log_file_size = 1 << 20;
   options.write_buffer_size = 4 << 20;
-  // A write that was never acknowledged may be torn at the end of the log. Whatever else is missing
-  // is damage, and what followed it would be gone without a word.
+  // Tolerates a torn write at the end of the log, which was never acknowledged. Anything else that
+  // is missing is damage, and must not silently drop the writes after it.
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
   options.track_and_verify_wals_in_manifest = true;
   rocksdb::DB* db = nullptr;

@@ -113,7 +113,7 @@ class SyncPlan final : public TrainingPlan {
     uint64_t batch = 0;
     uint64_t step = 0;
   };
-  // A unit as all ranks get it: batches [begin.batch, end) of its window.
+  // A unit, the same for all ranks: batches [begin.batch, end) of its window.
   struct Cut {
     Place begin;
     uint64_t end = 0;
@@ -159,7 +159,7 @@ class SyncPlan final : public TrainingPlan {
       steps -= tip_.batch;
     }
     if (const uint64_t later = tip_.epoch + 1; later < options_.epochs) {
-      // Another epoch of the same shape has about as many.
+      // Another epoch of the same shape has about as many steps.
       uint64_t each = 0;
       const bool alike = cache_.shapes().Of(tip_.epoch).begin == 0;
       for (const auto& window : cache_.Of(alike ? tip_.epoch : later)) each += Steps(window);
@@ -181,8 +181,8 @@ class SyncPlan final : public TrainingPlan {
     if (between_windows_ && tip_.batch == 0) due_.requested = true;
   }
 
-  // Moves a tip that stands at the end of its window or epoch to the begin of the next. True: the
-  // epoch has ended.
+  // Moves a tip that stands at the end of its window or epoch to the start of the next one. True:
+  // the epoch has ended.
   bool EnterNextWindow() {
     const Windows& windows = cache_.Of(tip_.epoch);
     if (tip_.window < windows.size()) {
@@ -228,15 +228,15 @@ class SyncPlan final : public TrainingPlan {
   UnitSize size_;
   uint64_t total_steps_ = 0;
   Place tip_;              // where the next unit will begin
-  std::deque<Cut> units_;  // those that not all ranks have done
+  std::deque<Cut> units_;  // units that not all ranks have done
   uint64_t first_ = 0;     // number of units_.front()
-  uint64_t step_;          // done by all
+  uint64_t step_;          // done by all ranks
   uint64_t samples_;
-  // By rank: the number of the unit that it gets next, and of those that it has done.
+  // By rank: the number of its next unit, and how many it has done.
   std::vector<uint64_t> next_;
   std::vector<uint64_t> done_;
   Due due_;
-  bool between_windows_ = false;  // a barrier is wanted where no window is open
+  bool between_windows_ = false;  // a barrier is wanted as soon as no window is open
 };
 
 }  // namespace

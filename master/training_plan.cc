@@ -31,7 +31,7 @@ PlanOptions PlanOptionsOf(const v1::JobSpec& spec, uint32_t workers) {
     options.evaluate_every_steps = spec.evaluation().every_steps();
     options.evaluate_every_epochs = EvaluationEpochs(spec.evaluation());
   }
-  // What a card has made of its rows goes back to the ps at the end of each unit.
+  // Longer units: at the end of each, a card's changes of its rows go back to the ps.
   if (spec.train().row_cache().write_back()) options.unit_seconds = 4;
   options.checkpoint_every_epochs = spec.checkpoint().every_epochs();
   options.checkpoint_every_steps = spec.checkpoint().every_steps();
@@ -132,7 +132,8 @@ absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions&
       shapes.first = had;
       shapes.first_workers = workers;
     } else {
-      // Other ranks share the rest of the epoch: from the first window on that is not done.
+      // Another number of ranks shares the rest of the epoch, from its first window that is not
+      // done.
       const Windows windows = EpochWindows(files, start.epoch(), had);
       shapes.first.shard_records = had.shard_records;
       shapes.first.begin = had.begin;

@@ -38,9 +38,9 @@ grpc::Status WorkServiceImpl::NextWork(grpc::ServerContext* context,
   const auto ask = [&](MasterCore& core, const MasterCore::Now& now) {
     return core.NextWork(*request, now);
   };
-  // Version first, then the question: no change between the two is missed. Only the first question
-  // brings news (the report); those after it must not wake the other waiters, or they would wake
-  // each other for ever.
+  // Takes the version before it asks, so that no change between the two is missed. Only the first
+  // question changes the core (the report); later ones must not wake the other waiters, or waiters
+  // would wake each other for ever.
   uint64_t seen = 0;
   host_->AwaitChange(&seen, absl::ZeroDuration());
   absl::StatusOr<std::optional<v1::NextWorkResponse>> unit = host_->With(ask);
@@ -52,7 +52,7 @@ grpc::Status WorkServiceImpl::NextWork(grpc::ServerContext* context,
     }
     unit = host_->Look(ask);
   }
-  // What was reported, and who holds which unit now, outlives this master.
+  // The report, and who holds which unit now, must outlive this master.
   if (absl::Status status = host_->Flush(); !status.ok()) {
     return ToGrpc(absl::UnavailableError(
         absl::StrCat("the master cannot write its state: ", status.message())));
@@ -102,7 +102,7 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
     Append(chunk.logits(), &scores.outputs);
     Append(chunk.labels(), &scores.labels);
     Append(chunk.groups(), &scores.groups);
-    // How many of each is for SetScores to judge; here, that no more comes than can be right.
+    // Bounds the bytes; SetScores checks the numbers of outputs, labels and groups.
     if (scores.outputs.size() * sizeof(float) + scores.labels.size() * sizeof(float) +
             scores.groups.size() * sizeof(uint64_t) >
         expected.bytes) {
@@ -113,7 +113,7 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
   if (context->IsCancelled()) return ToGrpc(absl::CancelledError("the worker gave up"));
   if (!header.has_value()) return grpc::Status::OK;
   if (!expected.folded.empty()) {
-    // On the call's own thread: the mutex is held for a merge alone.
+    // Folds on the call's own thread, without the mutex.
     absl::StatusOr<std::unique_ptr<ScoreSums>> sums =
         FoldScores(expected.layout, expected.folded, scores);
     if (!sums.ok()) return ToGrpc(sums.status());

@@ -21,7 +21,7 @@ gpr_timespec Deadline(absl::Duration limit) {
                       gpr_time_from_micros(absl::ToInt64Microseconds(limit), GPR_TIMESPAN));
 }
 
-// etcd's status in our terms; the only place where it is translated.
+// Translates etcd's status; the only place that does.
 absl::Status Translate(const absl::Status& status, absl::string_view what,
                        const std::string& member) {
   if (status.ok()) return status;
@@ -122,7 +122,7 @@ absl::Status EtcdClient::LeaseKeepAlive(int64_t id, absl::Duration limit) {
   TESSERA_RETURN_IF_ERROR(
       Call("keep lease alive", limit, [&](const Member& member, grpc::ClientContext& context) {
         const auto stream = member.lease->LeaseKeepAlive(&context);
-        // One answer is all that is wanted of the stream.
+        // One request and one answer; then the stream ends.
         answered = stream->Write(request) && stream->WritesDone() && stream->Read(&response);
         return stream->Finish();
       }));

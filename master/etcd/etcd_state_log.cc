@@ -35,7 +35,7 @@ constexpr size_t kPieceBytes = 1 << 20;
 // So that an answer stays below kMaxMessageBytes.
 constexpr int64_t kScanPage = 32;
 static_assert(kScanPage * (kPieceBytes + 4096) < kMaxMessageBytes);
-// What a read or write with all its tries, and one try, may take; never more than the lease has
+// The limits of a read or write with all its tries, and of one try; never more than the lease has
 // left.
 constexpr absl::Duration kLimit = absl::Seconds(5);
 constexpr absl::Duration kTryLimit = absl::Seconds(2);
@@ -61,21 +61,21 @@ void Put(TxnRequest& txn, std::string key, std::string value) {
   put->set_value(std::move(value));
 }
 
-// That key, or all of [key, end).
+// Deletes `key`, or, with `end`, all keys of [key, end).
 void Delete(TxnRequest& txn, std::string key, std::string end = "") {
   etcdserverpb::DeleteRangeRequest* const gone = txn.add_success()->mutable_request_delete_range();
   gone->set_key(std::move(key));
   gone->set_range_end(std::move(end));
 }
 
-// Of the key that a response to a read of one key is about; one without revisions: it is not there.
+// The key and value of a response to a read of one key; without revisions: there is no such key.
 KeyValue Found(const RangeResponse& response) {
   return response.kvs_size() == 0 ? KeyValue() : response.kvs(0);
 }
 
-// Every write compares and renews the key `applied`: of several tries to write, some of which may
-// still be on their way when their caller has given them up, only the one that the log knows as the
-// next can be done, so that none comes late and over a newer one.
+// Every write compares and renews the key `applied`. A try that its caller has given up may still
+// be on its way; since it names the revision of `applied` that it follows, it cannot be done late,
+// over a newer write.
 class EtcdStateLog final : public StateLog {
  public:
   EtcdStateLog(EtcdClient* etcd, Leadership* leadership)
@@ -97,7 +97,7 @@ class EtcdStateLog final : public StateLog {
       TESSERA_RETURN_IF_ERROR(Commit(std::move(parts[0])));
     } else {
       TESSERA_RETURN_IF_ERROR(LayDown(parts));
-      // The batch is durable. What is missing is made up for by whoever reads or writes next.
+      // The batch is durable. If applying it fails here, the next read or write applies the rest.
       Settle().IgnoreError();
     }
     PassFailpoint("master.state_log.applied");
@@ -144,7 +144,8 @@ class EtcdStateLog final : public StateLog {
   }
 
  private:
-  // Where the pieces of a value lie behind its first one, in order. No key has a zero in it.
+  // The prefix of the keys of a value's pieces after the first, in order. No key contains a zero
+  // byte.
   std::string PiecesOf(absl::string_view key) const {
     return absl::StrCat(pieces_, key, absl::string_view("\0", 1));
   }
@@ -155,8 +156,8 @@ class EtcdStateLog final : public StateLog {
     return piece.substr(pieces_.size(), piece.find('\0', pieces_.size()) - pieces_.size());
   }
 
-  // Visits all keys that begin with `prefix`, in order, some at a time. Nobody else writes
-  // meanwhile, whom the lock and the leadership keep away.
+  // Visits all keys that begin with `prefix`, in order, some at a time. The lock and the leadership
+  // keep others from writing meanwhile.
   absl::Status ReadAll(const std::string& prefix, absl::FunctionRef<void(const KeyValue&)> visit)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     RangeRequest request;
@@ -173,7 +174,7 @@ class EtcdStateLog final : public StateLog {
     }
   }
 
-  // Finds out what is durable, and carries out a batch that was cut short.
+  // Finds out what is durable, and applies the rest of a batch that was cut short.
   absl::Status Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (settled_) return absl::OkStatus();
     RangeRequest request;
@@ -188,7 +189,7 @@ class EtcdStateLog final : public StateLog {
     return status;
   }
 
-  // The batch as transactions that etcd takes; each key once, with what was written last.
+  // The batch as transactions that etcd takes; each key once, with its last value.
   std::vector<TxnRequest> Cut(const std::vector<Write>& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     std::map<std::string, const std::optional<std::string>*> last;
     for (const Write& write : batch) last[write.key] = &write.value;
@@ -216,11 +217,11 @@ class EtcdStateLog final : public StateLog {
         const absl::string_view piece = text.substr(pieces * kPieceBytes, kPieceBytes);
         Put(part_for(key.size() + piece.size()), PieceKey(key, pieces), std::string(piece));
       }
-      // What a longer one has left behind.
+      // Pieces that a longer value has left behind.
       if (in_pieces_.contains(key)) {
         Delete(part_for(key.size()), PieceKey(key, pieces), EndOfPrefix(PiecesOf(key)));
       }
-      // Before it is: what is asked for in vain does no harm.
+      // Set before the write is done: to look for pieces in vain does no harm.
       if (pieces > 1) in_pieces_.insert(key);
     }
     return parts;
@@ -228,7 +229,7 @@ class EtcdStateLog final : public StateLog {
 
   std::string PartKey(uint64_t part) const { return absl::StrCat(parts_, part); }
 
-  // Makes a batch of several parts durable: the mark is what counts, and it comes last.
+  // Makes a batch of several parts durable: stores the parts, then the mark that makes them count.
   absl::Status LayDown(const std::vector<TxnRequest>& parts) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     for (size_t i = 0; i < parts.size(); ++i) {
       TxnRequest txn;
@@ -242,7 +243,7 @@ class EtcdStateLog final : public StateLog {
     return absl::OkStatus();
   }
 
-  // May be repeated: each part says what its keys are to be.
+  // Applies a stored batch. May be repeated, since each part says what its keys are to be.
   absl::Status CarryOut(const std::string& mark) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     uint64_t parts = 0;
     if (!absl::SimpleAtoi(mark, &parts)) {
@@ -267,7 +268,7 @@ class EtcdStateLog final : public StateLog {
     return Commit(std::move(txn));
   }
 
-  // Reads what is there while this master leads.
+  // Reads, if this master still leads.
   absl::StatusOr<RangeResponse> Read(const RangeRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     TxnRequest txn;
@@ -279,8 +280,8 @@ class EtcdStateLog final : public StateLog {
     return std::move(*response.mutable_responses(0)->mutable_response_range());
   }
 
-  // Does the writes of `txn`, if this master leads and has seen all that was written. After a
-  // failure it is open whether they were done (settled_).
+  // Does the writes of `txn` if this master leads and has seen all earlier writes. After a failure
+  // they may have been done or not (settled_ is false).
   absl::Status Commit(TxnRequest txn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const std::string name = absl::StrCat(leadership_->create_revision(), "-", ++writes_);
     CompareCreated(txn, leadership_->key(), leadership_->create_revision());
@@ -308,7 +309,7 @@ class EtcdStateLog final : public StateLog {
     return absl::OkStatus();
   }
 
-  // Tried again while etcd does not answer, as long as this master is sure to lead.
+  // Sends `txn`, again while etcd does not answer, as long as this master is sure to lead.
   absl::StatusOr<TxnResponse> Send(const TxnRequest& txn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     const absl::Duration until = SystemClock().Monotonic() + kLimit;
     while (true) {
@@ -330,16 +331,16 @@ class EtcdStateLog final : public StateLog {
   EtcdClient* const etcd_;
   Leadership* const leadership_;
   const std::string states_;   // prefix of the state's keys
-  const std::string pieces_;   // of what values have behind their first piece
+  const std::string pieces_;   // prefix of the values' pieces after the first
   const std::string applied_;  // renewed by every write
-  const std::string parts_;    // prefix of the parts of a batch that is laid down
-  const std::string mark_;     // their number, once they are all there
+  const std::string parts_;    // prefix of the stored parts of a batch
+  const std::string mark_;     // the number of the parts, once they are all stored
 
   absl::Mutex mu_;                                     // orders the transactions
   bool settled_ ABSL_GUARDED_BY(mu_) = false;          // what is durable is known
   int64_t applied_revision_ ABSL_GUARDED_BY(mu_) = 0;  // of applied_; 0: there is none
   uint64_t writes_ ABSL_GUARDED_BY(mu_) = 0;
-  std::set<std::string> in_pieces_ ABSL_GUARDED_BY(mu_);  // keys of values that may have several
+  std::set<std::string> in_pieces_ ABSL_GUARDED_BY(mu_);  // keys whose values may have several
 };
 
 }  // namespace

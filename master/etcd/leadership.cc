@@ -11,7 +11,7 @@
 namespace tessera::master {
 namespace {
 
-// Of the lease that its holder relies on; the rest is for clocks that run at different speeds.
+// The part of the lease that its holder relies on; the rest allows for clocks of other speeds.
 constexpr double kLeaseShare = 0.9;
 constexpr absl::Duration kLookEvery = absl::Milliseconds(500);
 constexpr absl::Duration kSayEvery = absl::Seconds(30);
@@ -35,7 +35,7 @@ absl::StatusOr<Leader> ReadLeader(EtcdClient& etcd, const std::string& key, absl
   return Leader{found.value(), found.lease(), found.create_revision()};
 }
 
-// Takes the key if nobody has it. Its create_revision, or 0: another was faster.
+// Takes the key if nobody has it. Returns its create_revision; 0: another process was faster.
 absl::StatusOr<int64_t> TakeKey(EtcdClient& etcd, const std::string& key, const std::string& self,
                                 int64_t lease) {
   etcdserverpb::TxnRequest request;
@@ -49,13 +49,13 @@ absl::StatusOr<int64_t> TakeKey(EtcdClient& etcd, const std::string& key, const 
   put->set_lease(lease);
   const absl::StatusOr<etcdserverpb::TxnResponse> response = etcd.Txn(request, kCallLimit);
   if (response.ok()) return response->succeeded() ? response->header().revision() : 0;
-  // It may have got through, and its answer been lost.
+  // The write may have been done and its answer lost.
   TESSERA_ASSIGN_OR_RETURN(const Leader leader, ReadLeader(etcd, key, kCallLimit));
   if (leader.lease == lease) return leader.create_revision;
   return response.status();
 }
 
-// Says what a standby waits for: at once when it is another than before, else now and then.
+// Logs what a standby waits for: at once if that has changed, else every kSayEvery.
 class Waiting {
  public:
   explicit Waiting(const Clock* clock) : clock_(clock) {}
@@ -179,7 +179,7 @@ void Leadership::Lose(absl::string_view why) {
 
 absl::Status Leadership::Renew(absl::Duration limit) {
   TESSERA_RETURN_IF_ERROR(options_.etcd->LeaseKeepAlive(lease_, limit));
-  // The lease alone says nothing where somebody has removed the key.
+  // A live lease does not help if somebody has removed the key.
   TESSERA_ASSIGN_OR_RETURN(const Leader leader, ReadLeader(*options_.etcd, key_, limit));
   if (leader.create_revision == create_revision_) return absl::OkStatus();
   return absl::NotFoundError(leader.name.empty() ? "its key is gone"
