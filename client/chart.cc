@@ -13,7 +13,7 @@ namespace {
 constexpr double kWidth = 640, kHeight = 320;
 constexpr double kLeft = 58, kRight = 14, kTop = 44, kBottom = 40;
 
-// What differs by less is one number with different rounding: ticks between would look alike.
+// Numbers that differ by less are one number, rounded differently; ticks between would look alike.
 bool IsFlat(double low, double high) {
   return !(high - low > 1e-12 * std::max(std::abs(low), std::abs(high)));
 }
@@ -26,7 +26,7 @@ struct Range {
     low = std::min(low, value);
     high = std::max(high, value);
   }
-  // So that it is not empty, with some room above and below.
+  // The range with some room above and below, so that it is not empty.
   Range Padded(double part) const {
     const double pad =
         IsFlat(low, high) ? std::max(std::abs(low) * 0.05, 1e-6) : (high - low) * part;
@@ -35,7 +35,7 @@ struct Range {
   double Part(double value) const { return (value - low) / (high - low); }
 };
 
-// From values to places in the picture.
+// Maps values to places in the picture.
 struct Frame {
   Range x, y;
 
@@ -96,11 +96,11 @@ void AppendLine(const ChartLine& line, const Frame& frame, std::string* svg) {
 }
 
 void AppendLegend(const Chart& chart, std::string* svg) {
-  if (chart.lines.size() < 2) return;  // the title says it
+  if (chart.lines.size() < 2) return;  // the title is enough
   double x = kLeft;
   for (const ChartLine& line : chart.lines) {
     if (line.name.empty()) continue;
-    // Letters are about 6.5 wide; what does not fit is in the table beside.
+    // Letters are about 6.5 wide; the table beside has the names that do not fit.
     const double width = 30 + 6.5 * static_cast<double>(line.name.size());
     if (x + width > kWidth) return;
     absl::StrAppendFormat(svg, "<path class=\"line c%d%s\" d=\"M%.1f 32h18\"/>\n", line.color,
@@ -130,7 +130,8 @@ std::vector<double> RoundTicks(double low, double high, int wanted) {
     }
   }
   std::vector<double> ticks;
-  // By number: sums of a step drift. A step is about `raw` or more: one more than wanted fit.
+  // Multiples of the step, since sums of it drift. The step is about `raw` or more, so at most one
+  // tick more than wanted fits.
   const double first = std::ceil(low / step - 1e-9);
   for (int i = 0; i <= wanted && (first + i) * step <= high + step * 1e-9; ++i) {
     ticks.push_back((first + i) * step + 0.0);
@@ -169,7 +170,7 @@ std::string ChartSvg(const Chart& chart) {
     }
   }
   if (x.low > x.high) return "";
-  // Charts side by side begin alike.
+  // Charts side by side begin at the same x.
   if (x.low > 0 && x.low < x.high / 2) x.low = 0;
   const Frame frame = {.x = x.Padded(0), .y = y.Padded(0.05)};
   std::string svg = absl::StrFormat("<svg viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">\n",
@@ -203,7 +204,7 @@ svg .line { fill: none; stroke: var(--color); stroke-width: 1.8; stroke-linejoin
 svg circle { fill: var(--color); }
 svg .dashed { stroke-width: 1.2; stroke-dasharray: 5 3; }
 )";
-  // Told apart by most people who see colours differently (Okabe and Ito, 2008), but for black.
+  // Colours that most colour-blind people can tell apart (Okabe and Ito, 2008), without black.
   const char* const colors[kChartColors] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                             "#e69f00", "#56b4e9", "#8a6d3b", "#7f7f7f"};
   for (int c = 0; c < kChartColors; ++c) {

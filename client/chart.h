@@ -7,7 +7,7 @@
 
 namespace tessera::client {
 
-// A line chart as SVG, to stand in an HTML page that has ChartStyle. Pure functions.
+// A line chart as SVG, for an HTML page that has ChartStyle. Pure functions.
 
 struct ChartPoint {
   double x = 0;
@@ -15,15 +15,15 @@ struct ChartPoint {
 };
 
 struct ChartLine {
-  std::string name = {};                // of the legend; empty: not there
+  std::string name = {};                // in the legend; empty: not in it
   std::vector<ChartPoint> points = {};  // ascending by x
   int color = 0;                        // 0 to kChartColors - 1
   bool dashed = false;
-  bool dots = false;  // at its points, with their values as tooltips
+  bool dots = false;  // a dot at each point, with its value as tooltip
 };
 inline constexpr int kChartColors = 8;
 
-// Something that happened: an upright line with a tooltip.
+// An event: a vertical line with a tooltip.
 struct ChartEvent {
   double x = 0;
   std::string text;
@@ -38,15 +38,15 @@ struct Chart {
 
 // An <svg> element; "" if no line has a point.
 std::string ChartSvg(const Chart& chart);
-// What <style> has to hold, for light and dark screens.
+// The content of <style>, for light and dark screens.
 std::string ChartStyle();
-// Of HTML and SVG.
+// Escapes text for HTML and SVG.
 std::string Escape(absl::string_view text);
 
-// Round numbers (1, 2 or 5 times a power of ten apart) within [low, high], which is finite: 2 to
-// about `wanted`, at most one more, or the one number that there is, but for rounding.
+// Round numbers (1, 2 or 5 times a power of ten apart) within [low, high], which is finite: from 2
+// to about `wanted`, at most `wanted` + 1; or one number, if low and high differ only by rounding.
 std::vector<double> RoundTicks(double low, double high, int wanted);
-// "0.25", "50k", "1.5M", for numbers that are `apart` from each other.
+// "0.25", "50k", "1.5M": a tick's text, when ticks are `apart` from each other.
 std::string TickText(double value, double apart);
 
 }  // namespace tessera::client

@@ -9,7 +9,7 @@
 namespace tessera::client {
 namespace {
 
-// What stands for what in the streams of the generator.
+// The generator's random streams.
 enum Stream : uint64_t { kWeights, kLatents, kOrder, kSlopes, kIds, kDense, kLabels };
 
 // Sizes of the effects: with these the best AUC is about 0.83, and a quarter of the samples or a
@@ -17,17 +17,17 @@ enum Stream : uint64_t { kWeights, kLatents, kOrder, kSlopes, kIds, kDense, kLab
 constexpr double kBias = -1.2;
 constexpr double kWeightDeviation = 0.4;
 constexpr double kLatentDeviation = 0.42;
-// Effects shrink with the rank as 1 / r^kRareness: what a model can only learn from few samples
-// weighs little, so that a good model of some 100,000 samples comes near to the best.
+// Effects shrink with the rank as 1 / r^kRareness: ids that a model sees in few samples weigh
+// little, so that a good model comes near to the best from some 100,000 samples.
 constexpr double kRareness = 0.25;
 constexpr double kSlope = 0.35;
 constexpr double kBend = 0.5;
 
 double MeanAbsNormal() { return std::sqrt(2 / std::numbers::pi); }
 
-// Normal draws, smaller for rare ids, shifted and scaled to mean 0 and the deviation given under
-// the probabilities of the ranks: the size of an effect does not hang on the draws of the few most
-// frequent ids.
+// Normal draws, smaller for rare ids, shifted and scaled so that under the probabilities of the
+// ranks they have mean 0 and the given deviation: the draws of the few most frequent ids do not
+// decide the size of an effect.
 void DrawEffects(uint64_t key, absl::Span<const double> probability, double deviation,
                  size_t stride, double* out) {
   double mean = 0;
@@ -93,7 +93,7 @@ void ClickModel::Draw(uint64_t split, uint64_t i, Sample* sample) const {
   };
   sample->dense.resize(slopes_.size());
   for (size_t k = 0; k < slopes_.size(); ++k) {
-    // As it is written: with four decimals, and no negative zero.
+    // As a file has the value: with four decimals, and no negative zero.
     sample->dense[k] = std::round(RandomNormal(key(kDense), k) * 1e4) / 1e4 + 0.0;
   }
   sample->ids.resize(fields_.size());
@@ -109,8 +109,8 @@ void ClickModel::Draw(uint64_t split, uint64_t i, Sample* sample) const {
 
 double ClickModel::Logit(absl::Span<const double> dense, absl::Span<const uint32_t> ids) const {
   double z = kBias;
-  // Of pairs: half of |sum of v|^2 - sum of |v|^2, the identity of factorization machines (Rendle
-  // 2010, lemma 3.1).
+  // The pairs' sum is half of |sum of v|^2 - sum of |v|^2, the identity of factorization machines
+  // (Rendle 2010, lemma 3.1).
   double sum[kLatentDim] = {};
   double squares = 0;
   for (size_t f = 0; f < fields_.size(); ++f) {

@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-// Objects may come from files: what is not there, or of another kind, is null, NaN or "".
+// Objects may come from files: a part that is missing or of another kind is null, NaN or "".
 const json& Part(const json& object, const char* name) {
   static const json& none = *new json();
   const auto found = object.is_object() ? object.find(name) : object.end();
@@ -37,7 +37,7 @@ std::string Text(const json& object, const char* name) {
   return part.is_string() ? part.get<std::string>() : "";
 }
 
-// A job's history: where it was after a step, and when.
+// A job's history: the place in its training after each step, and when it was there.
 class History {
  public:
   explicit History(const json& job) {
@@ -53,7 +53,7 @@ class History {
 
   size_t size() const { return places_.size(); }
   double At(size_t point, CurveAxis axis) const { return places_[point].*MemberOf(axis); }
-  // Between two points as if training had been even; NaN before anything was trained.
+  // Interpolates linearly between two points; NaN before anything was trained.
   double AfterStep(double step, CurveAxis axis) const {
     return Between(step, &Place::step, MemberOf(axis));
   }
@@ -82,7 +82,7 @@ class History {
     if (places_.empty()) return NAN;
     if (after == places_.end()) return places_.back().*to;
     const Place before = after == places_.begin() ? Place() : *(after - 1);
-    if (after == places_.begin() && from == &Place::unix_ms) return 0;  // it began some time before
+    if (after == places_.begin() && from == &Place::unix_ms) return 0;  // when it began is unknown
     const double length = (*after).*from - before.*from;
     const double part = length > 0 ? (value - before.*from) / length : 1;
     return before.*to + part * ((*after).*to - before.*to);
@@ -96,7 +96,7 @@ struct Job {
       : object(object), history(object), name(Text(object, "job_id")) {}
   const json& object;
   History history;
-  std::string name;  // apart from those of the others
+  std::string name;  // differs from the others' names
 };
 
 ChartLine HistoryCurve(const Job& job, int color, CurveAxis axis, const char* value) {
@@ -108,14 +108,14 @@ ChartLine HistoryCurve(const Job& job, int color, CurveAxis axis, const char* va
   return line;
 }
 
-// Units of several workers may end at the same moment: a rate is that of a while.
+// Each rate is that of a while, since units of several workers may end at the same moment.
 ChartLine RateCurve(const Job& job, int color, CurveAxis axis) {
-  constexpr double kWhile = 1.0 / 64;  // of the time of all
+  constexpr double kWhile = 1.0 / 64;  // of the whole time
   const History& history = job.history;
   ChartLine line = {.color = color};
   const size_t last = history.size() - 1;
   const double all = history.At(last, CurveAxis::kMinutes);
-  double samples = 0, minutes = 0;  // up to the point before
+  double samples = 0, minutes = 0;  // up to the last point of the curve
   for (size_t i = 0; i <= last; ++i) {
     const double now = history.At(i, CurveAxis::kMinutes);
     const bool too_short = now - minutes < all * kWhile || now <= minutes;
@@ -146,7 +146,7 @@ bool HasPoints(const ChartLine& line) {
   });
 }
 
-// Of all jobs, in the order in which people should see them.
+// The metrics of all jobs, in the order for people (MetricsInOrder).
 std::vector<std::string> Metrics(const std::vector<Job>& jobs) {
   v1::Evaluation all;
   for (const Job& job : jobs) {
@@ -210,7 +210,7 @@ void AppendRow(std::string* page, const std::vector<std::string>& cells,
   *page += "</tr>\n";
 }
 
-// What each came to; of a job that has not ended, what its last evaluation measured.
+// The result of each job; for one that has not ended, the metrics of its last evaluation.
 void AppendSummary(const std::vector<Job>& jobs, std::string* page) {
   *page += "<table>\n";
   AppendRow(page,
@@ -338,7 +338,7 @@ absl::StatusOr<std::string> CurvesPage(absl::Span<const json> objects, CurveAxis
                        "describe ",
                        job.name, "` shows a step"));
     }
-    // Runs of `tessera local` all begin to count at 1.
+    // Jobs of several runs of `tessera local` may have one id, since each run counts from 1.
     if (const int before = times[job.name]++; before > 0)
       absl::StrAppend(&job.name, " (", before + 1, ")");
   }

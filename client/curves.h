@@ -8,14 +8,14 @@
 
 namespace tessera::client {
 
-// Along what curves are drawn.
+// The x axis of curves.
 enum class CurveAxis { kSteps, kSamples, kMinutes };
 
-// A page for a browser, complete in itself and without scripts: how jobs have learned, side by
-// side, what their specs have that is not the same, and what happened to them. `jobs` [1 to
-// kChartColors], as JobJson makes them (then perhaps read from files). Pure.
-//   INVALID_ARGUMENT     one is no such object, or predicts, or they are too many
-//   FAILED_PRECONDITION  one has trained nothing yet
+// A page for a browser, complete in itself and without scripts: the learning curves of jobs side by
+// side, the differences of their specs, and their events. `jobs` [1 to kChartColors]: as JobJson
+// makes them (perhaps read back from files). Pure.
+//   INVALID_ARGUMENT     an object is none of JobJson, a job predicts, or there are too many
+//   FAILED_PRECONDITION  a job has trained nothing yet
 absl::StatusOr<std::string> CurvesPage(absl::Span<const nlohmann::json> jobs, CurveAxis axis);
 
 }  // namespace tessera::client

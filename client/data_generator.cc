@@ -68,7 +68,7 @@ absl::Status CheckOptions(const ClickDataOptions& options) {
   return absl::OkStatus();
 }
 
-// The files that an earlier run says it wrote: name -> checksum.
+// The files that truth.json says an earlier run wrote: name -> checksum.
 absl::flat_hash_map<std::string, std::string> WrittenBefore(FileSystem& fs,
                                                             const std::string& folder) {
   absl::flat_hash_map<std::string, std::string> written;
@@ -225,8 +225,8 @@ absl::StatusOr<std::vector<ClickSplit>> GenerateClickData(const ClickDataOptions
       }));
       checksums.push_back(writer.checksum());
     }
-    // Wherever this ends, what is there is what the truth says, or is missing: the generator knows
-    // its own files.
+    // In this order, so that after an interruption each file is as truth.json says or is missing:
+    // the generator still knows its own files.
     for (const ClickSplit& split : splits) TESSERA_RETURN_IF_ERROR(fs.Remove(split.path));
     TESSERA_RETURN_IF_ERROR(WriteFileAtomically(fs, absl::StrCat(options.folder, "/", kTruthFile),
                                                 Truth(options, splits, checksums)));

@@ -17,7 +17,7 @@ namespace {
 constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
 constexpr absl::Duration kShortestTry = absl::Seconds(1);
 constexpr absl::Duration kSayEvery = absl::Seconds(5);
-// A stream is renewed so often: no wait without a deadline.
+// A stream is renewed so often, so that no wait is without a deadline.
 constexpr absl::Duration kStreamLimit = absl::Minutes(5);
 
 absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
@@ -101,7 +101,8 @@ absl::Status JobClient::CallWithPatience(const Try& call) {
 }
 
 absl::StatusOr<std::string> JobClient::Submit(const v1::SubmitRequest& request) {
-  // A question that may be repeated first, so that a master that is down does not leave us unsure.
+  // Begins with a call that may be repeated, so that a master that is down does not leave it open
+  // whether the job was submitted.
   TESSERA_ASSIGN_OR_RETURN(const v1::ClusterStatus cluster, GetCluster());
   if (cluster.protocol() != kProtocolVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -231,21 +232,21 @@ absl::StatusOr<v1::JobStatus> JobClient::Watch(
           while (stream->Read(&next)) {
             last = next;
             on_status(last);
-            // The stream ends then; a peer that keeps it open is not waited for.
+            // The stream ends then; does not wait for a peer that keeps it open.
             if (HasEnded(last)) context.TryCancel();
           }
           return FromGrpc(stream->Finish());
         });
     if (HasEnded(last)) return last;
     if (!status.ok() && !IsRetryable(status)) return status;
-    // Until the master answers again; finds out the end of a job whose stream broke at that.
+    // Waits until the master answers again; finds out whether the job ended as the stream broke.
     absl::StatusOr<v1::JobStatus> now = Get(job_id);
     TESSERA_RETURN_IF_ERROR(now.status());
     if (HasEnded(*now)) {
       on_status(*now);
       return now;
     }
-    // A stream that breaks at once each time is not asked for in a tight loop.
+    // Not a tight loop, even if each stream breaks at once.
     if (!Sleep(options_.backoff.first)) return Interrupted();
   }
 }

@@ -17,51 +17,51 @@
 
 namespace tessera::client {
 
-// What a program says to the master about jobs. Calls wait for a master that does not answer, with
-// backoff and for `patience`, then fail with UNAVAILABLE; each call that is under way has a
-// deadline of its own. Thread-safe; one call after Interrupt fails like all later ones.
+// Calls of a program to the master about jobs. A call waits for a master that does not answer, with
+// backoff and for `patience`, then fails with UNAVAILABLE; each try has a deadline of its own.
+// Thread-safe. All calls after Interrupt fail.
 class JobClient {
  public:
   struct Options {
     std::string master_address = "127.0.0.1:7070";
     Channels* channels = nullptr;  // borrowed, outlives the client
-    // How long a master that does not answer is waited for, in each call; 0: one try. The last try
-    // has a second at least.
+    // How long each call waits for a master that does not answer; 0: one try. The last try has at
+    // least a second.
     absl::Duration patience = absl::Seconds(10);
     absl::Duration call_limit = absl::Seconds(10);
     Backoff::Options backoff;
-    // Told whom the client waits for, when a wait begins and every few seconds from then on.
+    // Called with whom the client waits for, when a wait begins and every few seconds from then on.
     std::function<void(const std::string&)> on_wait;
   };
   explicit JobClient(Options options);
 
-  // Returns the job's id. Never sends the job twice: UNKNOWN where the master was lost after it was
-  // sent, which is no error to be tried again.
+  // Returns the job's id. Never sends the job twice. UNKNOWN: the master was lost after the job was
+  // sent; not to be tried again.
   absl::StatusOr<std::string> Submit(const v1::SubmitRequest& request);
   absl::StatusOr<v1::JobStatus> Get(const std::string& job_id);
-  // Newest first.
+  // All jobs, newest first.
   absl::StatusOr<std::vector<v1::JobStatus>> List();
   absl::Status Cancel(const std::string& job_id);
-  // Returns when the request is durable; a repeat after a lost answer is no error.
+  // Returns when the request is durable; a second try after a lost answer is no error.
   absl::Status Suspend(const std::string& job_id);
   absl::Status Resume(const std::string& job_id);
-  // Waits until the job, which is being suspended, is. FAILED_PRECONDITION: it runs on or has
-  // ended.
+  // Waits until the job, which is being suspended, is suspended. FAILED_PRECONDITION: the job runs
+  // on or has ended.
   absl::StatusOr<v1::JobStatus> AwaitSuspended(const std::string& job_id);
-  // How many ps the job is to have; 0 where only workers were asked for. A repeat asks for the same
-  // again.
+  // Returns how many ps the job is to have; 0: the request asks only for workers. A second try asks
+  // for the same again.
   absl::StatusOr<uint32_t> Scale(const v1::ScaleRequest& request);
   absl::StatusOr<v1::ClusterStatus> GetCluster();
-  // Calls `on_status` with the job's status now and at every change, in this thread, until it has
-  // ended; returns its last status. Goes on over restarts of the master.
+  // Calls `on_status` with the job's status now and at every change, in this thread, until the job
+  // has ended; returns its last status. Goes on over restarts of the master.
   absl::StatusOr<v1::JobStatus> Watch(const std::string& job_id,
                                       const std::function<void(const v1::JobStatus&)>& on_status);
-  // Makes the calls under way, and all later ones, fail with CANCELLED soon.
+  // Makes the calls under way, and all later ones, soon fail with CANCELLED.
   void Interrupt() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   using Stub = v1::JobService::Stub;
-  // One try of a call, which runs under its context.
+  // One try of a call, under the given context.
   using Try = std::function<absl::Status(Stub&, grpc::ClientContext&)>;
   absl::Status CallOnce(absl::Duration limit, const Try& call);
   absl::Status CallWithPatience(const Try& call);
@@ -73,13 +73,13 @@ class JobClient {
   const Options options_;
 
   absl::Mutex mu_;
-  // Shared with the calls under way: a new connection takes its place when one has failed.
+  // Shared with the calls under way; replaced by a new connection after a try has failed.
   std::shared_ptr<Stub> stub_ ABSL_GUARDED_BY(mu_);
   bool interrupted_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
 };
 
-// Succeeded or Failed.
+// The job has succeeded or failed.
 bool HasEnded(const v1::JobStatus& status);
 
 }  // namespace tessera::client

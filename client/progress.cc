@@ -18,7 +18,7 @@
 namespace tessera::client {
 namespace {
 
-// Of what comes from other processes, only printable characters reach the terminal.
+// Only printable characters of other processes' texts reach the terminal.
 std::string Printable(absl::string_view text) {
   std::string out(text);
   for (char& c : out) {
@@ -119,7 +119,7 @@ ProgressDisplay::ProgressDisplay(const Options& options) : options_(options) {}
 ProgressDisplay::~ProgressDisplay() { std::fflush(options_.out); }
 
 void ProgressDisplay::Erase() {
-  // Up to the first live line, then everything below.
+  // Moves up to the first live line, then erases everything below.
   if (live_lines_ > 0) std::fprintf(options_.out, "\x1b[%dA\x1b[J", live_lines_);
   live_lines_ = 0;
 }
@@ -127,7 +127,7 @@ void ProgressDisplay::Erase() {
 void ProgressDisplay::DrawLive(const std::vector<std::string>& lines) {
   last_live_ = lines;
   for (const std::string& line : lines) {
-    // A line that wraps would be two to erase.
+    // Cuts the line: one that wraps would be two lines to erase.
     const size_t width = static_cast<size_t>(std::max(options_.columns - 1, 10));
     std::fprintf(options_.out, "%s\n", line.substr(0, width).c_str());
     ++live_lines_;
@@ -157,7 +157,7 @@ std::vector<std::string> ProgressDisplay::NewEvents(const v1::JobStatus& status)
 }
 
 int ProgressDisplay::FirstNew(const v1::JobStatus& status) const {
-  // The master forgets the oldest when they are many.
+  // Searches by step and epoch, since the master forgets the oldest evaluations.
   for (int i = status.evaluations_size(); i-- > 0;) {
     const v1::Evaluation& evaluation = status.evaluations(i);
     if (evaluations_ > 0 && evaluation.step() == last_evaluation_.step() &&
@@ -173,7 +173,7 @@ void ProgressDisplay::Show(const v1::JobStatus& status) {
   for (const std::string& line : NewEvents(status)) {
     std::fprintf(options_.out, "  %s\n", Printable(line).c_str());
   }
-  // Those of a prediction are the history of its checkpoint.
+  // A prediction's evaluations are those of its checkpoint.
   const int first = status.task() == v1::PREDICT ? status.evaluations_size() : FirstNew(status);
   for (int i = first; i < status.evaluations_size(); ++i) {
     const v1::Evaluation& evaluation = status.evaluations(i);

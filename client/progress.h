@@ -10,7 +10,7 @@
 
 namespace tessera::client {
 
-// What a job is at, for people. Pure functions.
+// A job's progress as text for people. Pure functions.
 
 // "training  epoch 2/100  step 74/5000  52.1k samples/s  loss 0.1832  AUC 0.9712  validation AUC
 // 0.9785 logloss 0.1701  ETA 1m20s"; a job that waits: its state, reason and message.
@@ -21,38 +21,38 @@ std::string NodesLine(const v1::JobStatus& status);
 std::string ShortNumber(double value);
 // "45s", "1m20s", "2h05m".
 std::string ShortDuration(double seconds);
-// The names of its metrics, in the order of math::AllMetrics, tasks by name.
+// The names of the evaluation's metrics, in the order of math::AllMetrics, tasks by name.
 std::vector<std::string> MetricsInOrder(const v1::Evaluation& evaluation);
-// "auc 0.9785 logloss 0.1701", in that order.
+// "auc 0.9785 logloss 0.1701", in the order of MetricsInOrder.
 std::string MetricsText(const v1::Evaluation& evaluation);
 
-// Shows a job's progress as it comes: on a terminal two live lines, else a line every few seconds;
-// events and changes of state at once, on lines that stay. Not thread-safe.
+// Shows a job's progress: on a terminal as two live lines, else as a line every few seconds. Events
+// and changes of state appear at once, on lines that stay. Not thread-safe.
 class ProgressDisplay {
  public:
   struct Options {
     FILE* out = stderr;
-    // Redraw the last lines in place; `columns` is the terminal's width.
+    // Redraws the last lines in place; `columns` is the terminal's width.
     bool terminal = false;
     int columns = 80;
     absl::Duration line_every = absl::Seconds(5);
     const Clock* clock = &SystemClock();
   };
   explicit ProgressDisplay(const Options& options);
-  // Leaves what is shown standing.
+  // Leaves the lines that are shown.
   ~ProgressDisplay();
   ProgressDisplay(const ProgressDisplay&) = delete;
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
   void Show(const v1::JobStatus& status);
-  // Lines that stay, above the live ones.
+  // Shows lines that stay, above the live ones.
   void Say(const std::string& line);
 
  private:
   void Erase();
   void DrawLive(const std::vector<std::string>& lines);
   std::vector<std::string> NewEvents(const v1::JobStatus& status);
-  // The first evaluation that has not been shown.
+  // The index of the first evaluation that has not been shown.
   int FirstNew(const v1::JobStatus& status) const;
 
   const Options options_;
@@ -62,12 +62,12 @@ class ProgressDisplay {
   v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
   std::string phase_;
   int evaluations_ = 0;             // in the status shown last
-  v1::Evaluation last_evaluation_;  // of these
+  v1::Evaluation last_evaluation_;  // in the status shown last
   // The newest events that have been shown, oldest first.
   std::vector<v1::Event> shown_;
 };
 
-// Options for stderr or stdout as it is: a terminal, and how wide.
+// Options for stderr or stdout: whether it is a terminal, and how wide.
 ProgressDisplay::Options DisplayOn(FILE* out);
 
 }  // namespace tessera::client

@@ -43,7 +43,7 @@ absl::Status ListJob(const std::string& folder, const std::string& prefix,
   return absl::OkStatus();
 }
 
-// Of a job's folder, or of all jobs below a root.
+// The checkpoints of a job's folder, or of all jobs below a root.
 absl::StatusOr<std::vector<Listed>> ListFolder(const std::string& folder) {
   TESSERA_ASSIGN_OR_RETURN(const auto names, PosixFileSystem().List(folder));
   std::vector<Listed> list;
@@ -95,7 +95,7 @@ void List(const Folder& folder, CommandContext& context) {
 
 void Verify(const Folder& folder, CommandContext& context) {
   const UntilInterrupted keep_going(context);
-  // A digest takes every row: files that are sound may still not be all that there were.
+  // A digest reads every row: sound files may still not be all the files.
   const auto digest = DigestCheckpoint(PosixFileSystem(), folder.path, keep_going);
   if (!digest.ok()) return context.Fail(digest.status());
   const auto manifest = ReadManifest(PosixFileSystem(), folder.path);

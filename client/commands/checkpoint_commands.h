@@ -5,8 +5,8 @@
 
 #include "client/commands/command.h"
 
-// The commands below `tessera checkpoint`, one file each, and what they share. All work on this
-// machine's disk, with one partition of a checkpoint in memory, or of each of two.
+// The commands below `tessera checkpoint`, one file each, and their shared parts. All work on this
+// machine's disk, with one partition of each checkpoint in memory.
 namespace tessera::client {
 
 void AddCheckpointInspect(CLI::App& parent, CommandContext& context);

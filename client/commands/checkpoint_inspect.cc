@@ -88,7 +88,7 @@ std::string ManifestText(const v1::CheckpointManifest& manifest) {
 }
 
 struct Row {
-  std::optional<std::string> value;  // of a column of strings, where it was asked for by that
+  std::optional<std::string> value;  // of a column of strings, if the row was asked for by value
   uint64_t key = 0;
   bool found = false;
   uint32_t frequency = 0;

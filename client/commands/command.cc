@@ -146,7 +146,7 @@ absl::StatusOr<v1::JobStatus> WatchWithProgress(JobClient& client, const std::st
 std::string SummaryText(const v1::JobStatus& status) {
   std::string text = absl::StrCat(status.job_id(), ": ", StateName(status.state()));
   if (!status.reason().empty()) absl::StrAppend(&text, " (", status.reason(), ")");
-  // That of a job that succeeded repeats its metrics.
+  // The message of a job that succeeded repeats its metrics.
   if (!status.message().empty() && status.final_metrics().empty()) {
     absl::StrAppend(&text, ": ", status.message());
   }

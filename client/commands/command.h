@@ -18,29 +18,29 @@
 #include "common/rpc/security_flags.h"
 #include "nlohmann/json.hpp"
 
-// What the commands of `tessera` share. Each command is one file with one function Add...(app,
-// context) that declares its options and what it does; the declaration stands in commands.h.
+// Shared parts of the commands of `tessera`. Each command is one file with one function Add...(app,
+// context) that declares its options and its action; commands.h has the declarations.
 namespace tessera::client {
 
 // How the command ended; documented in `tessera --help`.
 enum ExitCode {
   kExitOk = 0,
-  kExitFailed = 1,    // the job, or what was asked for, failed
+  kExitFailed = 1,    // the job, or the command's work, failed
   kExitUsage = 2,     // bad usage or a bad job
   kExitNotFound = 3,  // no such job, file or checkpoint
-  kExitDiffers = 4,   // what was compared is not equal
+  kExitDiffers = 4,   // the compared checkpoints differ
   kExitRetry = 128,   // the same command may succeed later
   kExitInterrupted = 130,
 };
 ExitCode ExitCodeOf(const absl::Status& status);
 ExitCode ExitCodeOf(const v1::JobStatus& ended);
 
-// What Ctrl-C and SIGTERM do now: whatever the command under way has set, else end the process with
-// kExitInterrupted. Thread-safe.
+// The action of Ctrl-C and SIGTERM: runs the handler that the command under way has set, else ends
+// the process with kExitInterrupted. Thread-safe.
 class InterruptHandler {
  public:
   void Fire() ABSL_LOCKS_EXCLUDED(mu_);
-  // In force until the returned object is destroyed; `handler` runs under the lock, soon returns.
+  // Holds until the returned object is destroyed. `handler` runs under the lock; must return soon.
   std::shared_ptr<void> Set(std::function<void()> handler) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -50,28 +50,28 @@ class InterruptHandler {
 
 // Made in main; outlives the commands.
 struct CommandContext {
-  Channels* channels = nullptr;  // those with TLS, once a command is told to use it
+  Channels* channels = nullptr;  // secure_channels once a command is told to use TLS
   InterruptHandler* interrupt = nullptr;
   FILE* out = stdout;
   FILE* err = stderr;
   // Set by the command that ran.
   int exit_code = kExitOk;
-  // Print could not write, and has said so: the command ends with kExitRetry, whatever exit_code
-  // is.
+  // Print could not write and has reported that: the command ends with kExitRetry, whatever
+  // exit_code is.
   bool out_failed = false;
 
-  // What of a job shows before it runs, its network included (local/check.h); null: nothing is
-  // looked at but its fields.
+  // Checks a job before it runs, its network included (local/check.h); null: only its fields are
+  // checked.
   std::function<absl::Status(const LoadedJob&)> check_job = nullptr;
 
   SecurityFlags security_flags;
   std::unique_ptr<Security> security;
   std::unique_ptr<Channels> secure_channels;
 
-  // For a command that calls the master or another process, at `address`, which is borrowed until
-  // the app has parsed: --tls-ca and so on.
+  // Adds --tls-ca and so on to a command that calls the master or another process at `address`,
+  // which is borrowed until the app has parsed.
   void AddSecurity(CLI::App& command, const std::string& address);
-  // Says what went wrong on `err` and sets the exit code.
+  // Prints the error on `err` and sets the exit code.
   void Fail(const absl::Status& status);
   // Does nothing once out_failed.
   void Print(const std::string& text);
@@ -85,8 +85,8 @@ struct OutputOption {
   void Add(CLI::App& command);
 };
 
-// Of a command whose --output is a file: INVALID_ARGUMENT where it is a format of the other
-// commands' --output. `what` it names here, and how to have the format.
+// For a command whose --output is a file: INVALID_ARGUMENT if it is a format of the other commands'
+// --output. `what`: the meaning of --output here, and how to get the format.
 absl::Status CheckOutputFile(const std::string& file, absl::string_view what);
 
 // --master HOST:PORT[,HOST:PORT...], --wait SECONDS.
@@ -94,7 +94,7 @@ struct MasterOption {
   std::string address = "127.0.0.1:7070";
   double wait_seconds = 10;
   void Add(CLI::App& command, CommandContext& context);
-  // A client that says on context.err whom it waits for.
+  // A client that prints on context.err whom it waits for.
   std::unique_ptr<JobClient> Client(const CommandContext& context) const;
 };
 
@@ -103,9 +103,9 @@ struct JobOption {
   std::string file;
   std::vector<std::string> overrides;
   void Add(CLI::App& command);
-  // Read and overridden, not validated.
+  // Reads the job and applies --set; does not validate.
   absl::StatusOr<LoadedJob> Load() const;
-  // Validated too.
+  // As Load, and validates.
   absl::StatusOr<LoadedJob> LoadValid() const;
 };
 
@@ -113,7 +113,7 @@ struct JobOption {
 absl::StatusOr<v1::JobStatus> WatchWithProgress(JobClient& client, const std::string& job_id,
                                                 ProgressDisplay& display);
 
-// What a job came to, for people: state, metrics, checkpoint.
+// The result of a job for people: state, metrics, checkpoint.
 std::string SummaryText(const v1::JobStatus& status);
 
 }  // namespace tessera::client

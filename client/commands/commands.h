@@ -4,7 +4,7 @@
 
 namespace tessera::client {
 
-// Each adds one command to the program; what the command does runs within app.parse().
+// Each adds one command to the program; the command runs within app.parse().
 void AddSubmit(CLI::App& app, CommandContext& context);
 void AddWatch(CLI::App& app, CommandContext& context);
 void AddList(CLI::App& app, CommandContext& context);
@@ -19,7 +19,7 @@ void AddCheckpoint(CLI::App& app, CommandContext& context);
 void AddPlot(CLI::App& app, CommandContext& context);
 void AddMetrics(CLI::App& app, CommandContext& context);
 void AddData(CLI::App& app, CommandContext& context);
-// Below `data`; AddData adds it.
+// A command below `data`; AddData calls this.
 void AddDataBehaviour(CLI::App& parent, CommandContext& context);
 void AddVersion(CLI::App& app, CommandContext& context);
 

@@ -30,7 +30,7 @@ absl::StatusOr<v1::SubmitRequest> Request(const Submit& submit, const CommandCon
   request.set_output(submit.predict);
   const absl::Status valid = job->sources.Locate(ValidateSubmit(request));
   if (!valid.ok()) return valid;
-  // A network that is a file is the workers' to read.
+  // A network in a file is read by the workers.
   if (context.check_job != nullptr && job->spec.model().onnx_file().empty()) {
     TESSERA_RETURN_IF_ERROR(context.check_job(*job));
   }

@@ -20,7 +20,7 @@ void RunSuspend(const Suspend& suspend, CommandContext& context) {
   const absl::StatusOr<v1::JobStatus> job =
       suspend.watch ? client->AwaitSuspended(suspend.job_id) : client->Get(suspend.job_id);
   if (!job.ok()) return context.Fail(job.status());
-  const bool suspended = job->state() == v1::SUSPENDED;  // at once, out of the queue
+  const bool suspended = job->state() == v1::SUSPENDED;  // at once if the job was in the queue
   if (suspend.output.json()) {
     return context.Print(nlohmann::json{{"job_id", suspend.job_id}, {"suspended", suspended}});
   }

@@ -27,7 +27,7 @@ Exit codes:
   128  the same command may succeed later: the master cannot be reached, a disk or what stdout is written to is full
   130  interrupted by Ctrl-C or SIGTERM)";
 
-// CLI11 knows what is wrong, not what was meant.
+// Suggests the command that was meant, which CLI11's error does not.
 std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0].empty() || arguments[0][0] == '-') return "";
   std::vector<std::string> names;
@@ -73,10 +73,9 @@ int RunTessera(CLI::App& app, CommandContext& context, std::vector<std::string> 
     std::fprintf(context.err, "error: %s\n", unknown.c_str());
     return kExitUsage;
   }
-  // A variable of a script that is not set: without the value a flag would be as if it were not
-  // there.
+  // An empty value is often a script's variable that is not set; CLI11 would ignore the flag then.
   for (size_t i = 0; i < arguments.size(); ++i) {
-    // "--set=PATH=" has one, and clears a field.
+    // "--set=PATH=" has a value, and clears a field.
     const bool is_flag =
         absl::StartsWith(arguments[i], "--") && arguments[i].find('=') == arguments[i].size() - 1;
     if (!arguments[i].empty() && !is_flag) continue;

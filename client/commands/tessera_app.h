@@ -9,8 +9,8 @@
 
 namespace tessera::client {
 
-// The program `tessera` with the commands of this room; `more` adds those of others. `context`
-// outlives it.
+// The program `tessera` with the commands of this room; `more` adds those of other rooms. `context`
+// outlives the result.
 std::unique_ptr<CLI::App> NewTesseraApp(
     CommandContext& context,
     const std::vector<std::function<void(CLI::App&, CommandContext&)>>& more);
