@@ -29,9 +29,9 @@ namespace {
 
 // Key, frequency, last step, and the row's place in the index at its usual load.
 constexpr uint64_t kRowOverheadBytes = 48;
-// Of a table for each partition: its map of rows, and what a cut and the tier below note of it.
+// For each table and partition: its map of rows, and the notes of a cut and of the tier below.
 constexpr uint64_t kPartitionBytes = 192;
-// Of a process that holds nothing: libraries, threads, RPC buffers.
+// A process without data: libraries, threads, RPC buffers.
 constexpr uint64_t kProcessBytes = uint64_t{64} << 20;
 
 uint64_t DenseWidth(const v1::DataSpec& data) {
@@ -43,8 +43,8 @@ uint64_t DenseWidth(const v1::DataSpec& data) {
   return width;
 }
 
-// What the files hold, by their first records. Of none: one id a column, and more records than a
-// window has.
+// The content of the files, by their first records. Without files: one id a column, and more
+// records than a window has.
 class DataSeen {
  public:
   void Add(const worker::Schema& schema, const worker::Batch& batch) {
@@ -56,9 +56,9 @@ class DataSeen {
   }
   void AddSplit(uint64_t records) { records_ = std::max(records_, records); }
 
-  // Of the largest split.
+  // The records of the largest split.
   uint64_t records() const { return records_ == 0 ? UINT64_MAX : records_; }
-  // How many a record has in each of data.columns, in the mean; empty: not known.
+  // The mean number of ids that a record has in each of data.columns; empty: not known.
   std::vector<double> IdsOfARecord() const {
     std::vector<double> mean = ids_;
     for (double& ids : mean) ids /= static_cast<double>(read_);
@@ -96,10 +96,10 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   memory.ps_bytes =
       kProcessBytes + (options.keys * row_bytes + partition_bytes + dense_bytes) / options.ps;
 
-  // A worker: two windows of records, the values and gradients of one batch, the dense parameters
-  // with their gradients, and the rows of two batches with theirs; with a card those of batches
-  // that more threads prepare. Of gradients that are all-reduced it also keeps the sums and what
-  // its neighbour has taken.
+  // A worker holds two windows of records, the values and gradients of one batch, the dense
+  // parameters with their gradients, and the rows of two batches with their gradients; with a card
+  // also the rows of the batches that more threads prepare. If gradients are all-reduced, it also
+  // keeps the sums and what its neighbour has taken.
   double record_bytes = sizeof(float) * static_cast<double>(1 + DenseWidth(spec.data()));
   for (int i = 0; i < spec.data().columns_size(); ++i) {
     if (spec.data().columns(i).role() != v1::SPARSE) continue;
@@ -129,7 +129,7 @@ absl::Status CheckRequest(const v1::JobSpec& spec, const CheckOptions& options) 
   return ValidateSubmit(request);
 }
 
-// How the records that were read stand together in runs of equal groups.
+// Counts the records that were read, and their runs of equal groups.
 struct GroupRuns {
   int32_t column = -1;  // FindGroupColumn
   uint64_t records = 0;
@@ -140,12 +140,12 @@ struct GroupRuns {
     records += batch.size;
     for (uint32_t row = 0; row < batch.size; row = worker::EndOfRun(batch, column, row)) ++runs;
   }
-  // With a few that stand together by chance.
+  // The runs are hardly longer than one record; a few records may stand together by chance.
   bool HardlyAny() const { return 10 * records < 11 * runs; }
 };
 
-// The files that a split's patterns match, opened and a few records of each read, of which `runs`
-// and `seen` hear.
+// The files that a split's patterns match. Opens each and reads a few of its records for `runs` and
+// `seen`.
 absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
                                                     const std::string& data_root,
                                                     const v1::SplitSpec& split,
@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
       WithContext(worker::RefusePackedTwins(data_root, files), path + ".files"));
   uint64_t split_records = 0;
   for (int i = 0; i < split.files_size(); ++i) {
-    // Opening counts the records, and so reads the whole file once.
+    // Count reads the whole file once.
     const absl::StatusOr<std::vector<v1::FileRecords>> counted = source.Count({split.files(i)});
     if (!counted.ok()) {
       return WithContext(counted.status(), absl::StrCat(path, ".files[", i, "]"));
@@ -241,7 +241,7 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
         "with in a batch; sort the files by it"));
   }
   report.memory = Estimate(spec, **model, options, seen);
-  // A warning, since ids that a batch has several times count once.
+  // Only a warning: the sizes take ids as distinct, and an id that a batch has twice counts once.
   if (const absl::Status push =
           ValidatePush(spec, options.workers, options.ps, seen.IdsOfARecord());
       !push.ok()) {

@@ -12,20 +12,20 @@
 namespace tessera::local {
 
 struct CheckOptions {
-  // Set: the data files must be there, and their first records are read; estimates are by what they
-  // show. A model of a file needs it.
+  // Set: the data files must exist, and their first records are read for the estimates. A model in
+  // a file needs it.
   std::optional<std::string> data_root;
-  // False: of what lies there only the model's file is read.
+  // False: only the model's file is read below data_root.
   bool read_data = true;
-  // Whether so many may train the job is checked, and the estimate of memory is for them.
+  // Checks whether so many may train the job, and estimates memory for them.
   uint32_t ps = 1;
   uint32_t workers = 1;
   uint64_t keys = 1000000;  // different ids over all columns
 };
 
 struct MemoryEstimate {
-  uint64_t ps_bytes = 0;      // each
-  uint64_t worker_bytes = 0;  // each
+  uint64_t ps_bytes = 0;      // of each ps
+  uint64_t worker_bytes = 0;  // of each worker
   struct Table {
     std::string name;
     uint32_t dim = 0;
@@ -41,18 +41,18 @@ struct MemoryEstimate {
 struct CheckReport {
   std::string model;  // the graph, for people
   MemoryEstimate memory;
-  // With data_root: what the patterns of each split match.
+  // With data_root: the files that each split's patterns match.
   struct Split {
     std::string name;
     std::vector<std::string> files;
   };
   std::vector<Split> splits;
-  // What is allowed and hardly meant.
+  // Settings that are allowed but hardly meant.
   std::vector<std::string> warnings;
 };
 
-// Everything about a job that can be known without running it: its fields, its graph, its files,
-// the memory it will need. Errors name file and line where a field is at fault.
+// Checks all of a job that can be checked without running it: its fields, graph and files, and the
+// memory that it will need. An error of a field names file and line.
 absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& options);
 
 }  // namespace tessera::local

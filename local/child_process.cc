@@ -26,7 +26,8 @@ absl::Status Failed(absl::string_view what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
 
-// Between fork and exec: only calls that are safe in a copy of a process with many threads.
+// Runs between fork and exec, so makes only calls that are safe in a copy of a process with many
+// threads.
 [[noreturn]] void Become(char* const* arguments, int log, int null, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -63,7 +64,8 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const std::vector<std::string>&
   std::vector<char*> arguments;
   for (std::string& text : strings) arguments.push_back(text.data());
   arguments.push_back(nullptr);
-  // Where whoever started this process ignores it, nobody hears how a child ends.
+  // This process may have inherited that SIGCHLD is ignored; then waitpid could not tell how a
+  // child ended.
   signal(SIGCHLD, SIG_DFL);
   const pid_t parent = getpid();
   const pid_t pid = fork();

@@ -13,17 +13,17 @@ namespace tessera::local {
 // How a process ended.
 struct Death {
   int code = 0;    // exit code, when signal is 0
-  int signal = 0;  // that killed it
+  int signal = 0;  // the signal that killed the process; 0: none did
   // "exited with code 1", "was killed by signal 9 (Killed)".
   std::string ToString() const;
 };
 
-// A program started by this one, in a process group of its own (so that Ctrl-C reaches only us),
-// with no input and with its output appended to a log. The kernel kills it when the thread that
-// started it ends. Not thread-safe; the destructor kills it and waits.
+// A program started by this one, in a process group of its own (so that Ctrl-C reaches only this
+// program), with no input and with its output appended to a log. The kernel kills the child when
+// the thread that started it ends. Not thread-safe; the destructor kills the child and waits.
 class ChildProcess {
  public:
-  // NOT_FOUND: there is no such program; UNAVAILABLE: it cannot be started now.
+  // NOT_FOUND: there is no such program. UNAVAILABLE: the program cannot be started now.
   static absl::StatusOr<ChildProcess> Start(const std::vector<std::string>& command,
                                             const std::string& log_file);
   ChildProcess(ChildProcess&& other) noexcept;
@@ -31,7 +31,7 @@ class ChildProcess {
   ~ChildProcess();
 
   pid_t pid() const { return pid_; }
-  // How it ended; nothing while it runs. Does not wait.
+  // How the process ended; nullopt while it runs. Does not wait.
   std::optional<Death> Poll();
   void Send(int signal);
 
@@ -42,10 +42,10 @@ class ChildProcess {
   std::optional<Death> death_;
 };
 
-// The last lines of a file, at most `lines`, from what was written after byte `begin`; empty where
-// it cannot be read.
+// The last lines of a file after byte `begin`, at most `lines` of them; empty if the file cannot be
+// read.
 std::string Tail(const std::string& file, uint64_t begin, int lines);
-// 0 where there is none.
+// The file's size; 0: no such file.
 uint64_t FileBytes(const std::string& file);
 
 // A TCP port of loopback that is free now.

@@ -41,7 +41,7 @@ absl::Status ForEachRow(const CheckpointReader& reader, TableIndex table, KeepGo
   return absl::OkStatus();
 }
 
-// The dense parameters, flat, from their blocks.
+// Reads the dense parameters, flat, from their blocks.
 absl::StatusOr<std::vector<float>> ReadDense(const CheckpointReader& reader, const char* name,
                                              const DenseLayout& layout, KeepGoing keep_going) {
   std::vector<float> flat(layout.floats());
@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<float>> ReadDense(const CheckpointReader& reader, con
 }
 
 struct DenseParameters {
-  std::vector<float> served;  // the average where the job keeps one, else the trained ones
+  std::vector<float> served;  // the average if the job keeps one, else the trained parameters
   std::vector<float> statistics;
 };
 
@@ -88,7 +88,7 @@ absl::StatusOr<DenseParameters> ReadParameters(const CheckpointReader& reader,
         ReadDense(reader, kDenseStatisticsTable, DenseLayout::Flat(statistics), keep_going));
     return dense;
   }
-  // It begins with the first block behind the statistics (worker/job_context.h).
+  // The average begins with the first block after the statistics (worker/job_context.h).
   const uint64_t begin = RoundUp(statistics, kDenseBlockFloats);
   TESSERA_ASSIGN_OR_RETURN(
       dense.statistics,
@@ -99,7 +99,7 @@ absl::StatusOr<DenseParameters> ReadParameters(const CheckpointReader& reader,
   return dense;
 }
 
-// The same, with rows as workers have them.
+// As ForEachRow, with rows as workers get them.
 template <typename Visit>
 absl::Status ForEachServedRow(const CheckpointReader& reader, TableIndex table,
                               KeepGoing keep_going, const Visit& visit) {
@@ -141,7 +141,7 @@ ExportReport::Table TableReport(const worker::Model::Input& input,
   return report;
 }
 
-// Where the rows go of a table that is too large for the file.
+// The path of the file for the rows of a table that is too large for `file`.
 absl::StatusOr<std::string> PathBeside(const std::string& file, const ExportReport::Table& table) {
   TESSERA_ASSIGN_OR_RETURN(const Destination destination, DestinationOf(file));
   if (destination.special != nullptr) {
@@ -160,7 +160,8 @@ absl::StatusOr<std::string> PathBeside(const std::string& file, const ExportRepo
   return beside.string();
 }
 
-// Keys, then rows: two walks over the table, so that neither is held. The file lacks its name only.
+// Writes all keys, then all rows, in two walks over the table, so that it holds neither. The file
+// is complete but for its name.
 absl::StatusOr<std::unique_ptr<worker::SafetensorsWriter>> WriteBeside(
     const CheckpointReader& reader, const ExportReport::Table& report, KeepGoing keep_going) {
   TESSERA_ASSIGN_OR_RETURN(const TableIndex table, reader.FindTable(report.name));
@@ -241,7 +242,7 @@ absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options, Keep
   TESSERA_ASSIGN_OR_RETURN(
       const onnx::ModelProto file,
       worker::ExportModel(spec, *model, dense.served, dense.statistics, inlined));
-  // No file takes its name before all are written: those of an earlier export belong together, too.
+  // No file gets its name before all are written, so that an error leaves an earlier export whole.
   std::vector<std::unique_ptr<worker::SafetensorsWriter>> unnamed;
   for (const ExportReport::Table& table : report.tables) {
     if (table.file.empty()) continue;

@@ -11,11 +11,11 @@
 namespace tessera::local {
 
 struct ExportOptions {
-  std::string checkpoint;  // its folder
+  std::string checkpoint;  // the checkpoint's folder
   std::string output;      // the ONNX file to write
-  // Tables of more rows are written beside the file.
+  // Tables with more rows are written beside the file.
   uint64_t inline_rows = 100000;
-  // Below which model.onnx_file lies, for a model that came from one.
+  // The root of model.onnx_file, for a model that came from one.
   std::optional<std::string> data_root;
 };
 
@@ -25,25 +25,25 @@ struct ExportReport {
     uint64_t rows = 0;
     uint32_t dim = 0;
     std::string file;          // empty: inlined
-    float unseen_value = 0;    // what a key without a row gives ...
-    bool unseen_exact = true;  // ... and whether it is what the service gives
+    float unseen_value = 0;    // the value for a key without a row ...
+    bool unseen_exact = true;  // ... and whether the service gives the same
   };
   uint64_t step = 0;
-  std::vector<Table> tables;  // that the model reads, each once
+  std::vector<Table> tables;  // the tables that the model reads, each once
   uint64_t trained_floats = 0;
   std::vector<std::string> inputs;  // "user int64 [batch, 1]"
   std::vector<std::string> outputs;
   std::string file;
 };
 
-// Writes the model of a checkpoint as an ONNX file (worker/onnx/export.h has its inputs and
-// outputs), and tables that are too large for it as NAME.TABLE.safetensors beside it, of the
-// tensors "keys", uint64 [rows], and "rows", float32 [rows, dim], row i that of key i. Files are
-// there whole or not at all, and an error before the first takes its name leaves those of an
-// earlier export. Memory: the inlined rows, and one partition.
+// Writes the model of a checkpoint as an ONNX file (worker/onnx/export.h describes its inputs and
+// outputs), and each table that is too large for it as NAME.TABLE.safetensors beside it. Such a
+// file has the tensors "keys", uint64 [rows], and "rows", float32 [rows, dim]; row i is that of key
+// i. Each file appears whole or not at all; an error before the first one gets its name leaves the
+// files of an earlier export. Memory: the inlined rows, and one partition.
 //
-// NOT_FOUND: no such checkpoint; DATA_LOSS: it is damaged; UNIMPLEMENTED, RESOURCE_EXHAUSTED: see
-// ExportModel.
+// NOT_FOUND: no such checkpoint. DATA_LOSS: the checkpoint is damaged. UNIMPLEMENTED,
+// RESOURCE_EXHAUSTED: see ExportModel.
 absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options,
                                               KeepGoing keep_going = absl::OkStatus);
 

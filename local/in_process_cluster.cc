@@ -79,12 +79,12 @@ class InProcessCluster final : public Cluster {
 
   const std::string& master_address() const override { return address_; }
   Channels& channels() override { return channels_; }
-  // In the order in which nobody misses anybody.
+  // Stops processes after those that call them.
   void Stop() override {
     if (stopped_.exchange(true)) return;
-    // A server goes when nobody calls it any more: gRPC 1.51's in-process transport can crash when
-    // a call starts while its server shuts down. Workers call each other, ps call the master, then
-    // the master calls the ps.
+    // A server stops only when nobody calls it any more: gRPC 1.51's in-process transport can crash
+    // when a call starts while its server shuts down. Workers call each other, ps call the master,
+    // then the master calls the ps.
     for (auto& worker : workers_) worker->Leave();
     for (auto& worker : workers_) worker->Stop();
     for (auto& ps : ps_) ps->Leave();
@@ -97,7 +97,7 @@ class InProcessCluster final : public Cluster {
   const std::string address_ = kMaster;
 
   std::atomic<bool> stopped_ = false;
-  InProcessChannels channels_;  // outlives those below
+  InProcessChannels channels_;  // outlives the members below
   std::unique_ptr<master::Master> master_;
   std::vector<std::unique_ptr<ps::ParameterServer>> ps_;
   std::vector<std::unique_ptr<worker::Worker>> workers_;

@@ -35,14 +35,14 @@ absl::StatusOr<std::string> ProgramFolder() {
   return text.substr(0, text.rfind('/'));
 }
 
-// One process to be kept alive.
+// A process that the supervisor keeps alive.
 struct Member {
   std::string name;
   std::vector<std::string> command;
   std::string log;
   RestartPolicy policy;
   std::optional<ChildProcess> process;
-  uint64_t log_begin = 0;  // of what the process that runs, or ran last, has written
+  uint64_t log_begin = 0;  // where the output of the present, or last, process begins
   absl::Duration start_at =
       absl::ZeroDuration();  // when it is to be started, while it does not run
 };
@@ -54,7 +54,8 @@ class ProcessCluster final : public Cluster {
         master_address_(std::move(master_address)),
         channels_(NewNetworkChannels()),
         members_(std::move(members)) {
-    // The kernel kills children when the thread that started them ends: this one starts them all.
+    // The supervisor starts all children: the kernel kills them when the thread that started them
+    // ends.
     supervisor_ = std::thread([this] { Supervise(); });
   }
   ~ProcessCluster() override { Stop(); }
@@ -90,7 +91,8 @@ class ProcessCluster final : public Cluster {
     return mu_.AwaitWithTimeout(absl::Condition(&stopping_), limit);
   }
 
-  // Starts the member if it is time, and notices its death. An error: it cannot be kept alive.
+  // Starts the member if it is time, and notices its death. An error: the member cannot be kept
+  // alive.
   absl::Status Look(Member& member) {
     const absl::Duration now = SystemClock().Monotonic();
     if (!member.process.has_value()) {
@@ -113,7 +115,7 @@ class ProcessCluster final : public Cluster {
         !tail.empty() ? absl::StrCat(" ends:\n    ", absl::StrReplaceAll(tail, {{"\n", "\n    "}}))
         : IsFull(folder) ? absl::StrCat(" is empty: ", NoRoomIn(folder))
                          : " is empty");
-    // 1 to 127 say that another try is of no use.
+    // Exit codes 1 to 127 say that another try is of no use.
     if (death->signal == 0 && death->code >= 1 && death->code <= 127) {
       return absl::FailedPreconditionError(absl::StrCat(what, log));
     }
@@ -132,7 +134,7 @@ class ProcessCluster final : public Cluster {
     return absl::OkStatus();
   }
 
-  // Workers first, then ps, the master last: the order in which nobody misses anybody.
+  // Ends workers first, then ps, the master last, so that each ends before those that it calls.
   void EndAll() {
     for (auto member = members_.rbegin(); member != members_.rend(); ++member) {
       if (member->process.has_value()) member->process->Send(SIGTERM);
@@ -147,7 +149,7 @@ class ProcessCluster final : public Cluster {
            SystemClock().Monotonic() < deadline) {
       absl::SleepFor(absl::Milliseconds(10));
       if (told_again || SystemClock().Monotonic() < begin + kToldAgain) continue;
-      // A ps of a job waits for a master, which it does not find any more, unless it is told twice.
+      // A ps that a job uses waits for the master, which is gone; a second SIGTERM ends the ps.
       told_again = true;
       for (Member& member : members_) {
         if (absl::StartsWith(member.name, "ps-") && running(member)) member.process->Send(SIGTERM);
@@ -160,7 +162,7 @@ class ProcessCluster final : public Cluster {
   const std::string master_address_;
   const std::unique_ptr<Channels> channels_;
 
-  std::vector<Member> members_;  // of the supervisor thread
+  std::vector<Member> members_;  // used only by the supervisor thread
 
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
@@ -175,7 +177,7 @@ absl::StatusOr<std::unique_ptr<Cluster>> StartProcessCluster(ClusterOptions opti
   if (programs.empty()) {
     TESSERA_ASSIGN_OR_RETURN(programs, ProgramFolder());
   }
-  // Only the master must be found again where it was; a ps says where it serves when it joins.
+  // Only the master needs a fixed port; a ps tells its address when it joins.
   TESSERA_ASSIGN_OR_RETURN(const int port, FreePort());
   const std::string master = absl::StrCat("127.0.0.1:", port);
   const auto folder = [&](const std::string& name) {

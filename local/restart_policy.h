@@ -8,8 +8,8 @@
 
 namespace tessera::local {
 
-// When a process that died is started again: at once at first, later the more it dies; never again
-// after too many deaths in a while. Pure; time is told. Not thread-safe.
+// When a process that died is started again: after waits that grow with each death, and never again
+// after kMaxDeaths within kWithin. Pure; callers pass the time. Not thread-safe.
 class RestartPolicy {
  public:
   static constexpr int kMaxDeaths = 10;
@@ -17,9 +17,9 @@ class RestartPolicy {
 
   explicit RestartPolicy(const Backoff::Options& backoff) : backoff_(backoff) {}
 
-  // How long to wait from this death to the next start; nothing: give up.
+  // How long to wait from this death to the next start; nullopt: give up.
   std::optional<absl::Duration> Died(absl::Duration now) {
-    // A process that lived for long starts afresh.
+    // The waits begin anew after a long life.
     if (!deaths_.empty() && now - deaths_.back() > kWithin) backoff_.Reset();
     deaths_.push_back(now);
     while (now - deaths_.front() > kWithin) deaths_.pop_front();

@@ -47,7 +47,7 @@ client::JobClient::Options JobRun::ClientOptions(Cluster& cluster) const {
 
 absl::StatusOr<v1::JobStatus> JobRun::Run() {
   ClusterOptions cluster_options = options_.cluster;
-  // Of a job that is resumed only the cluster knows what it is.
+  // Only the master knows whether the workers of a resumed job call each other.
   cluster_options.workers_serve |= options_.resume || AllReduces(options_.request.spec().train());
   cluster_options.on_failure = [this](const absl::Status& status) { Fail(status); };
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Cluster> cluster,
@@ -56,12 +56,12 @@ absl::StatusOr<v1::JobStatus> JobRun::Run() {
   absl::StatusOr<v1::JobStatus> status = RunOn(*cluster);
   cluster->Stop();
   if (status.ok() && !status->checkpoint().empty()) {
-    // A relative one is below the checkpoint root.
+    // A relative path is below the checkpoint root.
     const std::filesystem::path root = options_.cluster.checkpoint_root;
     status->set_checkpoint((root / status->checkpoint()).lexically_normal());
   }
   absl::MutexLock lock(&mu_);
-  // A process that dies after the job has ended takes nothing away.
+  // A process that dies after the job has ended does no harm.
   if (!failure_.ok() && !(status.ok() && client::HasEnded(*status))) return failure_;
   return status;
 }
@@ -126,7 +126,7 @@ absl::StatusOr<std::string> JobRun::SubmitOrResume(client::JobClient& client) {
 
 absl::StatusOr<v1::JobStatus> JobRun::CancelAndWait(Cluster& cluster, const std::string& job_id) {
   client::JobClient client(ClientOptions(cluster));
-  // Ends the waiting below when the job does not end in time.
+  // Ends the wait below if the job does not end in time.
   absl::Mutex mu;
   bool ended = false;
   std::thread timer([&] {

@@ -20,21 +20,21 @@ class JobRun {
     ClusterOptions cluster;
     bool in_process = false;
     v1::SubmitRequest request;
-    // Go on with the unfinished job that the work folder's master knows, instead of submitting.
+    // Goes on with the unfinished job that the work folder's master knows, instead of submitting.
     bool resume = false;
-    // In the thread of Run, once the work folder is known to hold no unfinished job; an error ends
-    // the run. Null: nothing.
+    // Called in the thread of Run once the work folder is known to hold no unfinished job; an error
+    // ends the run. Null: nothing.
     std::function<absl::Status()> before_submit = nullptr;
-    // In the thread of Run.
+    // Called in the thread of Run.
     std::function<void(const v1::JobStatus&)> on_status;
   };
   explicit JobRun(Options options);
 
   // Starts the cluster, runs the job, stops the cluster. Returns the job's last status (with
-  // `checkpoint` an absolute path), also of one that failed or was cancelled.
+  // `checkpoint` an absolute path), also if the job failed or was cancelled.
   //   FAILED_PRECONDITION  a process cannot be kept alive; without `resume`: the work folder holds
   //                        an unfinished job
-  //   NOT_FOUND            with `resume`: there is no unfinished job
+  //   NOT_FOUND            with `resume`: the work folder holds no unfinished job
   absl::StatusOr<v1::JobStatus> Run() ABSL_LOCKS_EXCLUDED(mu_);
   // Cancels the job and makes Run return soon after. Returns at once.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);

@@ -8,12 +8,12 @@
 
 namespace tessera::local {
 
-// What truth.json of `tessera data generate` says: the best that any model could reach, by split.
+// The best that any model could reach on a split, from truth.json of `tessera data generate`.
 struct BestPossible {
   double auc = 0;
   double logloss = 0;
 };
-// NOT_FOUND: no such file; INVALID_ARGUMENT: it is not a truth.json.
+// By split. NOT_FOUND: no such file. INVALID_ARGUMENT: the file is not a truth.json.
 absl::StatusOr<std::map<std::string, BestPossible>> ReadTruth(FileSystem& fs,
                                                               const std::string& file);
 

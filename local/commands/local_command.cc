@@ -39,7 +39,7 @@ struct Local {
   bool resume = false;
 };
 
-// All that can be wrong before anything starts, and what the run needs.
+// The needs of the run; Prepare finds all errors that can be found before anything starts.
 struct Prepared {
   JobRun::Options run;
   std::unique_ptr<FolderLock> lock;
@@ -66,7 +66,7 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
         "it was first told to start from; leave --start out");
   }
   TESSERA_ASSIGN_OR_RETURN(LoadedJob job, local.job.Load());
-  // A file with start.warm needs one; that of a job which is resumed the master knows.
+  // A job file with start.warm needs start.checkpoint; for a resumed job the master knows it.
   if (!local.start.empty() || local.resume) {
     job.spec.mutable_start()->set_checkpoint(kLinkedCheckpoint);
   }
@@ -75,7 +75,7 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
   request.set_workers(static_cast<uint32_t>(local.workers));
   request.set_ps(static_cast<uint32_t>(local.ps));
   request.set_task(v1::TRAIN);
-  // Its files are counted by the workers; here only what can be known at once.
+  // Checks only what is known at once; the workers count the records of the files.
   const CheckOptions check = {.data_root = local.data,
                               .read_data = false,
                               .ps = request.ps(),
@@ -99,8 +99,8 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
   prepared.run.in_process = local.in_process;
   prepared.run.resume = local.resume;
   if (!local.start.empty()) {
-    // An unfinished job of the folder, beside which none is submitted, may still start from the
-    // link that is there.
+    // Not earlier: an unfinished job of the folder, which keeps this one from being submitted, may
+    // still start from the present link.
     TESSERA_ASSIGN_OR_RETURN(const std::string start, CheckpointFolder(local.start));
     prepared.run.before_submit = [start, root = cluster.checkpoint_root] {
       return LinkCheckpoint(start, root);
@@ -109,8 +109,8 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
   return prepared;
 }
 
-// Leaves the job's figures and its page in the folder of the run. The page's path; empty: nothing
-// was trained.
+// Writes the job's figures and its page into the run's folder. Returns the page's path; empty:
+// nothing was trained.
 absl::StatusOr<std::string> WriteCurves(const std::string& folder, const v1::JobStatus& status) {
   if (status.history().empty()) return "";
   const std::string path = absl::StrCat(folder, "/", status.job_id());
@@ -162,7 +162,7 @@ void Run(const Local& local, CommandContext& context) {
   absl::StatusOr<Prepared> prepared = Prepare(local);
   if (!prepared.ok()) return context.Fail(prepared.status());
   const ClusterOptions& cluster = prepared->run.cluster;
-  // Shared by this thread and the cluster's.
+  // Guards `display`, which this thread and the cluster's threads share.
   absl::Mutex mu;
   client::ProgressDisplay display(client::DisplayOn(context.err));
   const Say say = [&](const std::string& text) {

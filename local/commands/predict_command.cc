@@ -77,7 +77,7 @@ void Run(const Predict& predict, CommandContext& context) {
     return;
   }
   status->set_output(absl::StrCat(options->cluster.output_root, "/", options->request.output()));
-  // The link to the checkpoint goes with the temporary folder.
+  // Names the checkpoint itself: the link to it goes with the temporary folder.
   status->set_checkpoint(predict.checkpoint);
   if (predict.json) {
     nlohmann::json object = client::SummaryJson(*status);

@@ -28,7 +28,7 @@ absl::StatusOr<std::string> NewRunFolder(const std::string& name, absl::Time now
   for (int i = 1; i < 1000; ++i) {
     const std::string path = i == 1 ? base : absl::StrCat(base, "-", i);
     std::error_code error;
-    // Of two programs that ask for the same folder one gets it.
+    // If two programs ask for the same folder, one of them gets it.
     if (fs::create_directory(path, error)) return fs::absolute(path, error).string();
     if (error) {
       return absl::UnavailableError(absl::StrCat("cannot make ", path, ": ", error.message()));

@@ -8,23 +8,23 @@
 
 namespace tessera::local {
 
-// A new folder ./tessera-runs/NAME-YYYYMMDD-HHMMSS, with a number behind where that exists;
-// absolute.
+// Makes a new folder ./tessera-runs/NAME-YYYYMMDD-HHMMSS, with a number added if that exists.
+// Returns its absolute path.
 absl::StatusOr<std::string> NewRunFolder(const std::string& name, absl::Time now);
 
-// The absolute path of a folder that is there. NOT_FOUND names the flag.
+// The absolute path of an existing folder. NOT_FOUND names the flag.
 absl::StatusOr<std::string> ExistingFolder(const std::string& flag, const std::string& path);
 
-// The absolute path of a folder that holds a checkpoint. NOT_FOUND: it holds none.
+// The absolute path of a folder that holds a checkpoint. NOT_FOUND: the folder holds none.
 absl::StatusOr<std::string> CheckpointFolder(const std::string& folder);
 
 // Makes the checkpoint in `folder` known below `checkpoint_root` as kLinkedCheckpoint, by a
-// symbolic link, in place of one that is there: no unfinished job may start from that. NOT_FOUND:
+// symbolic link. Replaces an earlier link, so no unfinished job may start from that. NOT_FOUND:
 // `folder` holds no checkpoint.
 absl::Status LinkCheckpoint(const std::string& folder, const std::string& checkpoint_root);
 inline constexpr char kLinkedCheckpoint[] = "start";
 
-// A fresh folder below the system's temporary one, removed at the end of its life.
+// A fresh folder below the system's temporary one; the destructor removes it.
 class TemporaryFolder {
  public:
   static absl::StatusOr<TemporaryFolder> Make();
