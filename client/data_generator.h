@@ -30,8 +30,8 @@ struct ClickSplit {
   std::string path;  // of its file
   uint64_t samples = 0;
   uint64_t clicks = 0;
-  // Of the true logits against the labels drawn from them, which no model can beat but by chance.
-  // NaN if all labels are alike.
+  // AUC and log loss of the true logits against the labels drawn from them, which no model can beat
+  // but by chance. NaN if all labels are alike.
   double best_auc = 0;
   double best_logloss = 0;  // in nats
 };

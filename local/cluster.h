@@ -36,7 +36,7 @@ struct ClusterOptions {
   int compute_threads = 1;
   std::string device = "auto";
   uint64_t data_cache_bytes = 0;  // of each worker; 0: tessera-worker's default
-  // Where tessera-master, tessera-ps and tessera-worker are; empty: beside this program.
+  // The folder of tessera-master, tessera-ps and tessera-worker; empty: that of this program.
   std::string program_folder;
   Say say;
   // Called once when the cluster cannot go on; it can only be stopped then. Must not call Stop.

@@ -65,7 +65,7 @@ class MasterCore {
   static absl::StatusOr<std::unique_ptr<MasterCore>> New(
       const Options& options, const std::map<std::string, std::string>& state, const Now& now);
 
-  // Where the master serves, for advice in messages.
+  // The master's own address, for advice in messages.
   void SetAddress(std::string address) { address_ = std::move(address); }
 
   // ---- processes

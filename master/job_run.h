@@ -258,8 +258,8 @@ class JobRun {
   struct Writing;
   // The evaluation of the validation split at that step; null: there is none.
   v1::Evaluation* EvaluationOf(uint64_t step);
-  // The checkpoint `lost` was the only one that had the best model: the best one before it, or the
-  // one at this barrier, is the best again.
+  // Only the checkpoint `lost` had the best model: an earlier evaluation, or the one at this
+  // barrier, is the best now.
   void LoseBest(const Writing& lost, absl::string_view why, const Now& now);
 
   // job_run_ps.cc: ps that are lost and come back.
@@ -388,7 +388,7 @@ class JobRun {
   absl::Duration phase_since_;
   std::optional<RunEnd> end_;
   std::optional<Work> wanted_;
-  std::optional<Work> wanted_behind_;  // in the background
+  std::optional<Work> wanted_behind_;  // in Lane::kBackground
   // Comes before wanted_behind_: drops the rows that a move brought before it was given up.
   std::optional<CopyPartitions> wanted_drop_;
   std::optional<TellCommitted> committed_;  // after wanted_drop_, before wanted_behind_
@@ -399,7 +399,7 @@ class JobRun {
   SlowProcesses slow_;
   RankWatch watch_;
 
-  // Where the run starts from.
+  // The start of the run: its checkpoint and partitions.
   std::string start_folder_;
   v1::CheckpointManifest start_;
   bool warm_ = false;

@@ -97,8 +97,8 @@ class Planner {
     }
   }
 
-  // Moves partitions until no two ps differ by more than `tolerance`. Each move makes the sum of
-  // the squares of the ps' loads smaller.
+  // Moves partitions until no two ps differ by more than `tolerance` of a fair share, as far as
+  // partitions allow. Each move makes the sum of the squares of the ps' loads smaller.
   void Balance(double tolerance) {
     const double share = static_cast<double>(owner_.size()) / static_cast<double>(has_.size());
     // Ps from which no move helps for that kind, as loads are now.

@@ -337,7 +337,7 @@ class EtcdStateLog final : public StateLog {
   const std::string mark_;     // the number of the parts, once they are all stored
 
   absl::Mutex mu_;                                     // orders the transactions
-  bool settled_ ABSL_GUARDED_BY(mu_) = false;          // what is durable is known
+  bool settled_ ABSL_GUARDED_BY(mu_) = false;          // false: call Settle first
   int64_t applied_revision_ ABSL_GUARDED_BY(mu_) = 0;  // of applied_; 0: there is none
   uint64_t writes_ ABSL_GUARDED_BY(mu_) = 0;
   std::set<std::string> in_pieces_ ABSL_GUARDED_BY(mu_);  // keys whose values may have several
