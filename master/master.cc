@@ -69,7 +69,7 @@ class MasterImpl final : public Master {
         work_(&host_),
         jobs_(&host_),
         metrics_service_(&registry_),
-        process_collector_(AddProcessMetrics(registry_, "master", *options.clock)),
+        process_collector_(AddProcessMetrics(registry_, "master")),
         collector_(AddMasterCollector(registry_, &host_)) {}
   ~MasterImpl() override { Stop(absl::ZeroDuration()); }
 

@@ -82,7 +82,7 @@ class WorkerImpl final : public Worker {
         own_registry_(options_.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
         registry_(options_.metrics == nullptr ? *own_registry_ : *options_.metrics),
         metrics_(registry_),
-        process_collector_(AddProcessMetrics(registry_, "worker", SystemClock())),
+        process_collector_(AddProcessMetrics(registry_, "worker")),
         metrics_service_(&registry_),
         ring_service_(&partials_),
         board_(SystemClock()),

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "common/clock.h"
+#include "absl/time/clock.h"
 #include "common/metrics/process_metrics.h"
 #include "common/rpc/metrics_service.h"
 #include "common/rpc/server.h"
@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
 #include "gtest/gtest.h"
+#include "tests/common/metric_value.h"
 
 namespace tessera {
 namespace {
@@ -106,18 +107,9 @@ TEST(Metrics, ACollectorIsAskedAtEveryPrintUntilItIsTakenBack) {
   EXPECT_EQ(asked, 2);
 }
 
-class HandClock final : public Clock {
- public:
-  absl::Duration Monotonic() const override { return now; }
-  absl::Time Wall() const override { return absl::FromUnixSeconds(1000); }
-  absl::Duration now = absl::Seconds(50);
-};
-
 TEST(Metrics, EveryProcessTellsItsBuildStartAndUptimeOverItsServer) {
-  HandClock clock;
   MetricsRegistry registry;
-  const auto registration = AddProcessMetrics(registry, "ps", clock);
-  clock.now += absl::Seconds(7);
+  const auto registration = AddProcessMetrics(registry, "ps");
   MetricsService service(&registry);
   const auto server = RpcServer::Start({}, {&service});
   ASSERT_TRUE(server.ok()) << server.status();
@@ -128,9 +120,17 @@ TEST(Metrics, EveryProcessTellsItsBuildStartAndUptimeOverItsServer) {
   ASSERT_TRUE(stub->GetMetrics(&context, {}, &response).ok());
   EXPECT_THAT(response.text(), HasSubstr(std::string("version=\"") + kVersion + "\"} 1\n"));
   EXPECT_THAT(response.text(), HasSubstr("tessera_build_info{process=\"ps\""));
-  EXPECT_THAT(response.text(), HasSubstr("\nprocess_start_time_seconds 1000\n"));
-  EXPECT_THAT(response.text(), HasSubstr("\ntessera_process_uptime_seconds 7\n"));
   EXPECT_THAT(response.text(), testing::ContainsRegex("\nprocess_resident_memory_bytes [1-9]"));
+  const auto value = [&](const std::string& name) { return MetricValue(response.text(), name); };
+  const double started = value("process_start_time_seconds");
+  const double now = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  EXPECT_NEAR(started + value("tessera_process_uptime_seconds"), now, 5);
+  EXPECT_GT(value("tessera_process_uptime_seconds"), 0);
+  EXPECT_GT(value("process_cpu_seconds_total"), 0);
+  EXPECT_LE(value("process_cpu_seconds_total"),
+            value("tessera_process_uptime_seconds") * std::thread::hardware_concurrency() + 1);
+  EXPECT_GE(value("process_open_fds"), 4) << "three, and the server's";
+  EXPECT_GE(value("process_max_fds"), value("process_open_fds"));
 }
 
 }  // namespace

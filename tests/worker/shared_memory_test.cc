@@ -7,10 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "common/clock.h"
 #include "common/failpoint.h"
 #include "common/file_system.h"
@@ -24,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "ps/parameter_server.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
+#include "tests/common/metric_value.h"
 #include "worker/parameter_client.h"
 #include "worker/shared_memory.h"
 
@@ -77,14 +74,7 @@ class Ps {
     ASSERT_TRUE(opened.ok()) << opened;
   }
 
-  double Metric(const std::string& name) const {
-    for (absl::string_view line : absl::StrSplit(metrics_.Text(), '\n')) {
-      double value = 0;
-      if (absl::ConsumePrefix(&line, name + " ") && absl::SimpleAtod(line, &value)) return value;
-    }
-    ADD_FAILURE() << "no metric " << name;
-    return 0;
-  }
+  double Metric(const std::string& name) const { return MetricValue(metrics_.Text(), name); }
   double SharedBytes(const std::string& call) const {
     return Metric("tessera_ps_shared_bytes_total{call=\"" + call + "\"}");
   }
