@@ -165,7 +165,10 @@ absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& un
     return WithContext(context_->executor->status(), "the device is lost");
   }
   if (!result.ok()) return FailedResult(result.status());
-  options_.metrics->bad_records.Increment(static_cast<double>(result->bad_records()));
+  Counter& bad_records = unit.has_evaluate()  ? options_.metrics->bad_evaluation_records
+                         : unit.has_predict() ? options_.metrics->bad_prediction_records
+                                              : options_.metrics->bad_train_records;
+  bad_records.Increment(static_cast<double>(result->bad_records()));
   return *std::move(result);
 }
 

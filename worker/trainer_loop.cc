@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
@@ -94,7 +95,6 @@ absl::StatusOr<double> Trainer::Loop::Run() {
     const uint64_t step = StepOf(unit_, now_.batch->index);
     context_.board->SetDoing(absl::StrCat("training epoch ", unit_.epoch() + 1, ", step ", step));
     if (!started_) TESSERA_RETURN_IF_ERROR(AwaitRows(step));
-    watch_.AddTo(metrics_.pull_seconds);
     if (!next_.taken) next_ = Take();
     TESSERA_ASSIGN_OR_RETURN(const Computed computed, Compute(step));
     loss_sum += computed.loss;
@@ -125,6 +125,8 @@ Trainer::Loop::Pulled Trainer::Loop::Take() {
 }
 
 absl::Status Trainer::Loop::AwaitRows(uint64_t step) {
+  // A wait that ends with an error took time, too.
+  const absl::Cleanup book = [this] { watch_.AddTo(metrics_.pull_seconds); };
   PreparedBatch* const batch = now_.batch.get();
   if (batch->card.awaits_pushes()) TESSERA_RETURN_IF_ERROR(FinishPush());
   if (!now_.asked) now_.rows = trainer_.StartPull(batch, /*sync=*/false, step);
@@ -172,8 +174,9 @@ absl::Status Trainer::Loop::StartPush(uint64_t step, const Computed& computed) {
   trainer_.CollectChanges(batch, /*is_last=*/next_.batch == nullptr);
   TESSERA_RETURN_IF_ERROR(context_.executor->status());
   watch_.AddTo(metrics_.compute_seconds);
-  TESSERA_RETURN_IF_ERROR(trainer_.ReduceDense(step, computed.counts));
+  const absl::Status reduced = trainer_.ReduceDense(step, computed.counts);
   watch_.AddTo(metrics_.reduce_seconds);
+  TESSERA_RETURN_IF_ERROR(reduced);
   push_.call = trainer_.StartPush(batch, unit_, computed.counts);
   push_.number = step;
   watch_.AddTo(metrics_.push_seconds);

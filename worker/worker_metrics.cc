@@ -10,6 +10,13 @@ Counter& TrainSeconds(MetricsRegistry& registry, const char* part) {
                              "Time of the training thread, by what it does.", {{"part", part}});
 }
 
+Counter& BadRecords(MetricsRegistry& registry, const char* in) {
+  return registry.AddCounter("tessera_worker_bad_records_total",
+                             "Records that could not be read: in training each once, in its first "
+                             "epoch; in evaluation and prediction each time.",
+                             {{"in", in}});
+}
+
 Counter& CardRows(MetricsRegistry& registry, const char* where) {
   return registry.AddCounter("tessera_worker_card_rows_total",
                              "Distinct rows of batches, if a card keeps rows: kept by the card, or "
@@ -20,14 +27,16 @@ Counter& CardRows(MetricsRegistry& registry, const char* where) {
 }  // namespace
 
 WorkerMetrics::WorkerMetrics(MetricsRegistry& registry)
-    : steps(registry.AddCounter("tessera_worker_steps_total", "Batches trained.")),
+    : steps(registry.AddCounter("tessera_worker_steps_total",
+                                "Batches trained, those left out because of float16 included.")),
       samples(registry.AddCounter("tessera_worker_samples_total",
                                   "Samples trained, repeats of later epochs included.")),
       skipped_steps(
           registry.AddCounter("tessera_worker_skipped_steps_total",
                               "Batches left out because their gradients were beyond float16.")),
-      bad_records(registry.AddCounter("tessera_worker_bad_records_total",
-                                      "Records that could not be read.")),
+      bad_train_records(BadRecords(registry, "train")),
+      bad_evaluation_records(BadRecords(registry, "evaluation")),
+      bad_prediction_records(BadRecords(registry, "prediction")),
       card_rows_kept(CardRows(registry, "kept")),
       card_rows_pulled(CardRows(registry, "pulled")),
       card_rows_evicted(

@@ -17,7 +17,11 @@ struct WorkerMetrics {
   Counter& steps;
   Counter& samples;
   Counter& skipped_steps;  // steps left out because gradients were beyond float16
-  Counter& bad_records;    // in units of every kind
+  // Records that could not be read: of training data each once, in its first epoch; of others in
+  // each unit.
+  Counter& bad_train_records;
+  Counter& bad_evaluation_records;
+  Counter& bad_prediction_records;
   // Distinct rows of batches, if a card keeps rows (train.row_cache).
   Counter& card_rows_kept;     // the card had them
   Counter& card_rows_pulled;   // it did not
