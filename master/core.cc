@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<MasterCore>> MasterCore::New(
   TESSERA_RETURN_IF_ERROR(core->ResumeRuns(state, now));
   for (v1::JobRecord* record : core->jobs_.Queue()) {
     if (record->cancel()) {
-      core->jobs_.Move(record, v1::FAILED, "Cancelled", "cancelled by a user", now.wall);
+      core->jobs_.Move(record, v1::FAILED, kCancelled, "cancelled by a user", now.wall);
     } else if (core->RunOf(record) != nullptr) {
       continue;
     } else if (record->status().state() == v1::RUNNING) {
@@ -125,6 +125,12 @@ bool MasterCore::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat,
   for (JobRun* run : Runs()) run->Heard(incarnation, heartbeat, now);
   if (const Node* ps = membership_.Find(incarnation)) CloseUnused(*ps, heartbeat);
   return true;
+}
+
+std::vector<v1::JobStatus> MasterCore::RunningJobs(const Now& now) {
+  std::vector<v1::JobStatus> running;
+  for (JobRun* run : Runs()) running.push_back(StatusOf(run->record(), now));
+  return running;
 }
 
 std::map<std::string, std::vector<SlowProcesses::Process>> MasterCore::Paces(const Now& now) const {
@@ -267,9 +273,9 @@ absl::Status MasterCore::Cancel(const std::string& job_id, const Now& now) {
   record->set_cancel(true);
   jobs_.AddEvent(record, "cancelled by a user", now.wall);
   if (JobRun* const run = RunOf(record)) {
-    run->End({RunEnd::kFailed, "Cancelled", "cancelled by a user", "", ""}, now);
+    run->End({RunEnd::kFailed, kCancelled, "cancelled by a user", "", ""}, now);
   } else {
-    jobs_.Move(record, v1::FAILED, "Cancelled", "cancelled by a user", now.wall);
+    jobs_.Move(record, v1::FAILED, kCancelled, "cancelled by a user", now.wall);
   }
   Schedule(now);
   return absl::OkStatus();

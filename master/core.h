@@ -103,6 +103,9 @@ class MasterCore {
   const Counts& counts() const { return counts_; }
   // The number of remembered jobs by state; a state of no job may be missing.
   std::map<v1::JobState, int> JobsByState();
+  const JobTable::Ended& ended() const { return jobs_.ended(); }
+  // The statuses of the jobs that have a run.
+  std::vector<v1::JobStatus> RunningJobs(const Now& now);
   // How fast ps and workers are, by job.
   std::map<std::string, std::vector<SlowProcesses::Process>> Paces(const Now& now) const;
   size_t LiveNodes(v1::NodeKind kind) const { return membership_.Alive(kind).size(); }

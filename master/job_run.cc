@@ -211,7 +211,13 @@ void JobRun::Heard(uint64_t incarnation, const v1::Heartbeat& heartbeat, const N
 
 std::vector<SlowProcesses::Process> JobRun::Paces(absl::Duration now) const {
   if (end_.has_value() || phase_ != Phase::kTraining) return {};
-  return slow_.All(now);
+  std::vector<SlowProcesses::Process> paces = slow_.All(now);
+  // The figures of a lost process are those of the time before.
+  std::set<std::string> lost;
+  for (const auto& [part, unused] : lost_) lost.insert(options_.ps[part].name);
+  for (const auto& [rank, unused] : watch_.vacant()) lost.insert(options_.workers[rank].name);
+  std::erase_if(paces, [&lost](const auto& process) { return lost.contains(process.name); });
+  return paces;
 }
 
 void JobRun::UpdateStatus(const Now& now) {

@@ -72,6 +72,7 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
   }
   desk_.HearOfCard(rank, request);
   if (*call == UnitDesk::Call::kCompletes && MayTryAgain(rank, request)) {
+    ++options_.counts->units_failed;
     desk_.HandOutAgain(rank, now.monotonic);
     OnTry(rank, request,
           absl::StrCat("failed: ", options_.workers[rank.value()].name, ": ",
@@ -235,6 +236,8 @@ void JobRun::OnTry(Rank rank, const v1::NextWorkRequest& request, const std::str
     return;
   }
   const uint64_t records = BatchRecords(train, step);
+  ++options_.counts->set_aside_batches;
+  options_.counts->set_aside_records += records;
   train.add_set_aside(step);
   desk_.ForgetTries(rank);
   position_.set_set_aside_records(position_.set_aside_records() + records);
@@ -284,6 +287,7 @@ bool JobRun::FailsWithoutSamples(absl::string_view split, uint64_t samples, cons
 }
 
 void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now) {
+  ++options_.counts->units_failed;
   const std::string& worker = options_.workers[rank.value()].name;
   const std::string message = absl::StrCat(worker, ": ", result.message());
   switch (static_cast<absl::StatusCode>(result.code())) {

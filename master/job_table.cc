@@ -126,6 +126,9 @@ void JobTable::Move(v1::JobRecord* record, v1::JobState state, absl::string_view
     status.set_started_unix_ms(absl::ToUnixMillis(wall));
   }
   if (IsFinished(state)) {
+    ++(state == v1::SUCCEEDED ? ended_.succeeded
+       : reason == kCancelled ? ended_.cancelled
+                              : ended_.failed);
     status.set_finished_unix_ms(absl::ToUnixMillis(wall));
     status.clear_phase();
     status.clear_suspending();

@@ -12,6 +12,9 @@
 
 namespace tessera::master {
 
+// The reason of a FAILED job that a user has cancelled.
+inline constexpr char kCancelled[] = "Cancelled";
+
 // The jobs, their order and their states. A pure core: writes for the state log leave through
 // TakeWrites, in order. Records keep their address until they are forgotten. Not thread-safe.
 class JobTable {
@@ -47,6 +50,14 @@ class JobTable {
   // The record has changed and is to be written.
   void Touch(v1::JobRecord* record);
 
+  // How jobs have ended since this table was made.
+  struct Ended {
+    uint64_t succeeded = 0;
+    uint64_t failed = 0;
+    uint64_t cancelled = 0;
+  };
+  const Ended& ended() const { return ended_; }
+
   std::vector<StateLog::Write> TakeWrites();
 
  private:
@@ -56,6 +67,7 @@ class JobTable {
   uint64_t next_number_ = 1;
   std::map<uint64_t, std::unique_ptr<v1::JobRecord>> jobs_;  // by number
   std::vector<StateLog::Write> writes_;
+  Ended ended_;
 };
 
 bool IsFinished(v1::JobState state);

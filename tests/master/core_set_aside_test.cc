@@ -76,6 +76,9 @@ TEST_F(CoreSetAsideTest, ABatchThatFailsItsWorkerIsTriedCarefullyAndThenSetAside
   EXPECT_TRUE(tried_[1].careful());
   EXPECT_TRUE(tried_[2].careful());
   EXPECT_EQ(Job(id).set_aside_records(), 100u);
+  EXPECT_EQ(core_->counts().set_aside_batches, 1u);
+  EXPECT_EQ(core_->counts().set_aside_records, 100u);
+  EXPECT_EQ(core_->counts().units_failed, 3u);
   EXPECT_EQ(Job(id).restarts(), 0u);
   EXPECT_THAT(Job(id).message(), HasSubstr("100 records set aside"));
   EXPECT_THAT(Events(id), Contains(AllOf(HasSubstr("a batch of 100 of the records "),

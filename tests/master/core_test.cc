@@ -434,6 +434,8 @@ TEST_F(CoreTest, CancelEndsARunningAndAQueuedJob) {
   EXPECT_EQ(Job(a).state(), v1::FAILED);
   EXPECT_EQ(Job(a).reason(), "Cancelled");
   EXPECT_EQ(Job(b).reason(), "Cancelled");
+  EXPECT_EQ(core_->ended().cancelled, 2u);
+  EXPECT_EQ(core_->ended().failed, 0u);
   EXPECT_EQ(core_->Cancel(a, now_).code(), absl::StatusCode::kFailedPrecondition);
   const absl::Status unknown = core_->Cancel("nope-9", now_);
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);

@@ -9,13 +9,12 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/checkpoint/manifest.h"
 #include "common/failpoint.h"
 #include "tessera/v1/job_service.grpc.pb.h"
 #include "tessera/v1/metrics.grpc.pb.h"
+#include "tests/common/metric_value.h"
 #include "tests/master/core_harness.h"
 #include "tests/master/fake_nodes.h"
 
@@ -60,6 +59,13 @@ class MasterTest : public testing::Test {
     for (const auto& worker : workers_) worker->calls_.Lock();
     master_.reset();
     for (const auto& worker : workers_) worker->calls_.Unlock();
+  }
+  std::string Metrics() {
+    const auto stub = v1::MetricsService::NewStub(channels_.Connect("master"));
+    grpc::ClientContext context;
+    v1::GetMetricsResponse response;
+    EXPECT_TRUE(stub->GetMetrics(&context, {}, &response).ok());
+    return response.text();
   }
   void StartNodes(int ps, int workers) {
     for (int i = 0; i < ps; ++i) {
@@ -211,23 +217,14 @@ TEST_F(MasterTest, AfterTheLossOfAWorkerTheJobGoesOnWithAnother) {
 TEST_F(MasterTest, PrintsWhatItKnowsOfJobsProcessesAndUnits) {
   ASSERT_EQ(v1::JobState_Name(RunThroughTheLossOfAWorker().state()), "SUCCEEDED");
 
-  const auto stub = v1::MetricsService::NewStub(channels_.Connect("master"));
-  grpc::ClientContext context;
-  v1::GetMetricsResponse response;
-  ASSERT_TRUE(stub->GetMetrics(&context, {}, &response).ok());
-  const auto value = [&](const std::string& name) -> double {
-    for (const absl::string_view line : absl::StrSplit(response.text(), '\n')) {
-      double number = 0;
-      if (absl::StartsWith(line, name + " ") &&
-          absl::SimpleAtod(line.substr(name.size() + 1), &number)) {
-        return number;
-      }
-    }
-    ADD_FAILURE() << "no " << name << " in " << response.text();
-    return -1;
-  };
+  const std::string text = Metrics();
+  const auto value = [&text](const std::string& name) { return MetricValue(text, name); };
   EXPECT_EQ(value("tessera_master_jobs{state=\"succeeded\"}"), 1);
   EXPECT_EQ(value("tessera_master_jobs{state=\"running\"}"), 0);
+  EXPECT_EQ(value("tessera_master_jobs_ended_total{how=\"succeeded\"}"), 1);
+  EXPECT_EQ(value("tessera_master_jobs_ended_total{how=\"failed\"}"), 0);
+  EXPECT_EQ(value("tessera_master_state_unwritten_seconds"), 0);
+  EXPECT_THAT(text, testing::Not(HasSubstr("tessera_master_job_step{"))) << "it has ended";
   EXPECT_EQ(value("tessera_master_live_nodes{kind=\"ps\"}"), 1);
   EXPECT_EQ(value("tessera_master_live_nodes{kind=\"worker\"}"), 2);
   EXPECT_EQ(value("tessera_master_job_restarts_total"), 0);
@@ -239,7 +236,7 @@ TEST_F(MasterTest, PrintsWhatItKnowsOfJobsProcessesAndUnits) {
   EXPECT_GT(value("tessera_master_units_done_total"), 0);
   EXPECT_LE(value("tessera_master_units_done_total"),
             value("tessera_master_units_handed_out_total"));
-  EXPECT_THAT(response.text(), HasSubstr("tessera_build_info{process=\"master\""));
+  EXPECT_THAT(text, HasSubstr("tessera_build_info{process=\"master\""));
 }
 
 TEST_F(MasterTest, AMasterThatIsStartedAgainTakesUpTheRunningJob) {
@@ -322,6 +319,10 @@ TEST_F(MasterTest, TheStatusSaysThatNothingCanBeWritten) {
   };
   ASSERT_TRUE(ArmFailpoints("master.state_log.apply=error").ok());
   Watch(id, waits);
+  const std::string text = Metrics();
+  EXPECT_GT(MetricValue(text, "tessera_master_state_unwritten_seconds"), 0);
+  EXPECT_GT(MetricValue(text, "tessera_master_job_step{job=\"" + id + "\"}"), 100);
+  EXPECT_GT(MetricValue(text, "tessera_master_job_samples{job=\"" + id + "\"}"), 100);
   DisarmFailpoints();
   const v1::JobStatus job = Watch(id).back();
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();

@@ -132,6 +132,13 @@ TEST_F(CoreSlowTest, AJobThatTrainsSaysWhichPsIsSlowAndOneThatEvaluatesDoesNot) 
   ASSERT_EQ(paces.at(id).size(), 4u) << "ps and workers";
   EXPECT_TRUE(paces.at(id)[0].slow);
   EXPECT_FALSE(paces.at(id)[1].slow);
+  Kill("worker-1");
+  const auto without = core_->Paces(now_);
+  EXPECT_EQ(without.at(id).size(), 3u);
+  for (const SlowProcesses::Process& process : without.at(id)) {
+    EXPECT_NE(process.name, "worker-1") << "it is lost";
+  }
+  Join(v1::WORKER, "worker-1");
   for (int i = 0; i < 1000 && Job(id).phase() != "evaluating"; ++i) Round();
   ASSERT_EQ(Job(id).phase(), "evaluating");
   EXPECT_THAT(Waits(id), Not(Contains(HasSubstr("is slow"))));
