@@ -1,6 +1,8 @@
 #include "master/job_run.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
