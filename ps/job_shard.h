@@ -226,6 +226,10 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   v1::StatsResponse Stats() const ABSL_LOCKS_EXCLUDED(mu_);
   // Sets TableStats.would_expire; reads the rows on disk of tables whose rows expire.
   absl::Status CountExpirable(v1::StatsResponse& stats) const ABSL_LOCKS_EXCLUDED(mu_);
+  // nullopt: none of the job's tables may spill.
+  std::optional<ColdStore::Stats> cold_stats() const {
+    return cold_ == nullptr ? std::nullopt : std::optional(cold_->stats());
+  }
   uint64_t rows() const;
   // Of rows in memory and on disk: their number times the bytes of one; copies and maps not
   // counted.

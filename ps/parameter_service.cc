@@ -167,8 +167,11 @@ class ParameterService::PullReactor final : public grpc::ServerUnaryReactor {
   PullReactor(const Options& options, uint64_t request_bytes)
       : options_(options), request_bytes_(request_bytes), start_(options.clock->Monotonic()) {}
 
+  // Bytes of the call's bulk in shared memory.
+  void SetShared(uint64_t bytes) { shared_bytes_ = bytes; }
   void Answer(const RowCounts& counts, uint64_t bytes, ByteBudget::Hold unsent) {
     unsent_ = std::move(unsent);
+    options_.metrics->PulledShared(shared_bytes_);
     options_.metrics->Pulled(counts, request_bytes_, bytes, options_.clock->Monotonic() - start_);
     Finish(grpc::Status::OK);
   }
@@ -183,6 +186,7 @@ class ParameterService::PullReactor final : public grpc::ServerUnaryReactor {
   const Options& options_;
   const uint64_t request_bytes_;
   const absl::Duration start_;
+  uint64_t shared_bytes_ = 0;
   ByteBudget::Hold unsent_;
 };
 
@@ -191,7 +195,7 @@ void ParameterService::PullNow(PullCall call, grpc::ByteBuffer* response, absl::
   const absl::StatusOr<uint64_t> shared =
       ReadShared([&] { return TakeShared(*options_.regions, call); });
   if (!shared.ok()) return reactor->Answer(shared.status());
-  options_.metrics->PulledShared(*shared);
+  reactor->SetShared(*shared);
   const v1::CallHeader& header = call.request.header();
   auto shard = options_.jobs->Find(header.job_id(), header.generation());
   if (!shard.ok()) {
@@ -257,9 +261,15 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
   const absl::Duration start = options_.clock->Monotonic();
-  const auto keys = std::make_shared<uint64_t>(0);
+  struct Taken {
+    uint64_t keys = 0;
+    uint64_t shared_bytes = 0;
+  };
+  const auto taken = std::make_shared<Taken>();
   const auto observe = [=, this](const absl::Status& status) {
-    options_.metrics->Pushed(*keys, request->Length(), status, options_.clock->Monotonic() - start);
+    if (status.ok()) options_.metrics->PushedShared(taken->shared_bytes);
+    options_.metrics->Pushed(taken->keys, request->Length(), status,
+                             options_.clock->Monotonic() - start);
   };
   return RunReplicated(*options_.requests, *context, request->Length(), observe,
                        [=, this]() -> absl::StatusOr<std::shared_ptr<JobShard>> {
@@ -270,10 +280,9 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
                          const auto take = [&] {
                            return TakeShared(*options_.regions, shard->has_push_log(), call);
                          };
-                         TESSERA_ASSIGN_OR_RETURN(const uint64_t shared, ReadShared(take));
-                         options_.metrics->PushedShared(shared);
+                         TESSERA_ASSIGN_OR_RETURN(taken->shared_bytes, ReadShared(take));
                          for (const Bulk& block : call.keys) {
-                           *keys += block.size() / sizeof(uint64_t);
+                           taken->keys += block.size() / sizeof(uint64_t);
                          }
                          TESSERA_RETURN_IF_ERROR(shard->Push(std::move(call)));
                          PassFailpoint("ps.push.answer");

@@ -1,5 +1,7 @@
 #include "ps/ps_metrics.h"
 
+#include <optional>
+
 namespace tessera::ps {
 namespace {
 
@@ -14,10 +16,12 @@ constexpr char kSharedHelp[] =
 
 void AddBudget(const MemoryBudget& budget, MetricSamples& samples) {
   const auto add = [&samples](const char* of, uint64_t bytes) {
-    samples.AddGauge("tessera_ps_memory_bytes",
-                     "The limit that --memory sets (limit), and how much of it rows that may spill "
-                     "(rows) and all else (others) take.",
-                     {{"of", of}}, static_cast<double>(bytes));
+    samples.AddGauge(
+        "tessera_ps_memory_bytes",
+        "The limit that --memory sets (limit), how much of it rows that may spill take "
+        "(rows), and how much is kept for all else (others): measured, with a "
+        "margin. process_resident_memory_bytes is what the process has.",
+        {{"of", of}}, static_cast<double>(bytes));
   };
   add("limit", budget.bytes());
   add("rows", budget.rows());
@@ -44,6 +48,8 @@ PsMetrics::PsMetrics(MetricsRegistry* registry)
       hit_keys_(registry->AddCounter(kPulledKeys, kPulledKeysHelp, {{"result", "hit"}})),
       created_keys_(registry->AddCounter(kPulledKeys, kPulledKeysHelp, {{"result", "created"}})),
       absent_keys_(registry->AddCounter(kPulledKeys, kPulledKeysHelp, {{"result", "absent"}})),
+      not_admitted_keys_(
+          registry->AddCounter(kPulledKeys, kPulledKeysHelp, {{"result", "not_admitted"}})),
       pushed_keys_(registry->AddCounter("tessera_ps_pushed_keys_total",
                                         "Keys of acknowledged pushes, repeated pushes included.")),
       pulled_in_bytes_(registry->AddCounter(kReceived, kReceivedHelp, {{"call", "Pull"}})),
@@ -70,6 +76,7 @@ void PsMetrics::Pulled(const RowCounts& keys, uint64_t request_bytes, uint64_t a
   hit_keys_.Increment(static_cast<double>(keys.hits));
   if (keys.created > 0) created_keys_.Increment(static_cast<double>(keys.created));
   if (keys.absent > 0) absent_keys_.Increment(static_cast<double>(keys.absent));
+  if (keys.not_admitted > 0) not_admitted_keys_.Increment(static_cast<double>(keys.not_admitted));
   pulled_in_bytes_.Increment(static_cast<double>(request_bytes));
   pulled_out_bytes_.Increment(static_cast<double>(answer_bytes));
   pull_seconds_.Observe(absl::ToDoubleSeconds(took));
@@ -123,8 +130,29 @@ std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(MetricsRegistry& r
                      "Memory that workers of this machine share with this ps.", {},
                      static_cast<double>(regions.bytes()));
     if (budget != nullptr) AddBudget(*budget, samples);
+    for (const v1::JobOnPs& job : jobs.Followed()) {
+      const MetricLabels labels = {{"job", job.job_id()}};
+      samples.AddGauge("tessera_ps_copied_rows", "Rows of another ps that this ps has a copy of.",
+                       labels, static_cast<double>(job.rows()));
+      samples.AddGauge("tessera_ps_copied_row_bytes",
+                       "Bytes of those copies, in memory and on disk.", labels,
+                       static_cast<double>(job.row_bytes()));
+    }
     for (const auto& shard : jobs.All()) {
       const v1::StatsResponse stats = shard->Stats();
+      const MetricLabels of_job = {{"job", shard->request().job_id()}};
+      if (shard->has_push_log()) {
+        samples.AddGauge("tessera_ps_log_bytes", "Bytes of a job's push log on disk.", of_job,
+                         static_cast<double>(stats.log_bytes()));
+      }
+      if (const std::optional<ColdStore::Stats> cold = shard->cold_stats()) {
+        samples.AddGauge("tessera_ps_spill_bytes",
+                         "Bytes on disk of a job's rows that may leave memory.", of_job,
+                         static_cast<double>(cold->folder_bytes));
+        samples.AddCounter("tessera_ps_spill_written_bytes_total",
+                           "Bytes written to disk for such rows, compactions included.", of_job,
+                           static_cast<double>(cold->device_bytes_written));
+      }
       for (const v1::TableStats& table : stats.tables()) {
         const MetricLabels labels = {{"job", shard->request().job_id()}, {"table", table.name()}};
         samples.AddGauge("tessera_ps_table_rows", "Rows of a table on this ps.", labels,

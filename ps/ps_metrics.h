@@ -40,6 +40,7 @@ class PsMetrics {
   Counter& hit_keys_;
   Counter& created_keys_;
   Counter& absent_keys_;
+  Counter& not_admitted_keys_;
   Counter& pushed_keys_;
   Counter& pulled_in_bytes_;
   Counter& pulled_out_bytes_;

@@ -29,6 +29,7 @@ inline void AddStatuses(absl::Span<const uint8_t> statuses, v1::RowBlock* block,
     others += keys;
     if (status == v1::ROW_CREATED) counts->created += keys;
     if (status == v1::ROW_ABSENT) counts->absent += keys;
+    if (status == v1::ROW_NOT_ADMITTED) counts->not_admitted += keys;
   }
   counts->hits += statuses.size() - others;
 }

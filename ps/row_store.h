@@ -51,6 +51,7 @@ struct RowCounts {
   uint64_t hits = 0;
   uint64_t created = 0;
   uint64_t absent = 0;
+  uint64_t not_admitted = 0;
 };
 
 // The rows of one table on this ps: batches of keys in, whole rows out, a status per key. Every

@@ -211,7 +211,8 @@ absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, f
     statuses[i] = admitted ? v1::ROW_CREATED : v1::ROW_NOT_ADMITTED;
     if (admitted) made.push_back(keys[i]);
   }
-  not_admitted_.fetch_add(counts.absent - made.size(), std::memory_order_relaxed);
+  counts.not_admitted = counts.absent - made.size();
+  not_admitted_.fetch_add(counts.not_admitted, std::memory_order_relaxed);
   counts.created = made.size();
   counts.absent = 0;
   TESSERA_RETURN_IF_ERROR(Make(made));

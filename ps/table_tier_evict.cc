@@ -135,7 +135,7 @@ absl::StatusOr<uint64_t> TableTier::WriteLeaving(Leaving& leaving) {
       erased += store_.EndLeaving(partition.partition, partition.keys, !status.ok());
     }
   }
-  spilled_.fetch_add(leaving.rows, std::memory_order_relaxed);
+  if (status.ok()) spilled_.fetch_add(erased, std::memory_order_relaxed);
   Left(erased);
   leaving.Clear();
   TESSERA_RETURN_IF_ERROR(status);

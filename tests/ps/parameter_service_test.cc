@@ -220,6 +220,9 @@ TEST_F(ParameterServiceTest, ACheckpointIsWrittenWhenTheFollowerHasItsCut) {
   v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::ASYNC)}, 1);
   job.set_push_log(v1::RecoverySpec::ASYNC);
   ASSERT_OK(Open(job));
+  ASSERT_EQ(Scrape("tessera_ps_log_bytes{").size(), 1u);
+  EXPECT_THAT(Scrape("tessera_ps_log_bytes{")[0],
+              testing::MatchesRegex("tessera_ps_log_bytes.job=\"job-1\". [1-9][0-9]*"));
   v1::SetFollowerRequest pair;
   pair.set_job_id("job-1");
   pair.set_generation(1);
@@ -369,6 +372,22 @@ TEST_F(ParameterServiceDeathTest, WithoutAThreadItFollowsNobodyAndSaysSo) {
               "RESOURCE_EXHAUSTED: no thread for a copy of another ps's rows; allow more");
 }
 
+TEST_F(ParameterServiceTest, KeysThatAreNotAdmittedYetAreCountedBesideTheOthers) {
+  v1::OpenJobRequest job = Job({SgdTable("t", 2, v1::ASYNC)});
+  job.mutable_tables(0)->mutable_spec()->mutable_admission()->set_after_sightings(2);
+  ASSERT_OK(Open(job));
+  ASSERT_OK(Pull(PullOf(0, 0, {{0, {1, 2, 3}}})));
+  for (uint64_t step = 0; step < 2; ++step) {
+    ASSERT_OK(Push(PushOf(0, step, {{0, {1, 2}, {1, 2, 3, 4}}})));
+  }
+  ASSERT_OK(Pull(PullOf(0, 2, {{0, {1, 2, 4}}})));
+  EXPECT_THAT(Scrape("tessera_ps_pulled_keys_total"),
+              ElementsAre("tessera_ps_pulled_keys_total{result=\"absent\"} 0",
+                          "tessera_ps_pulled_keys_total{result=\"created\"} 0",
+                          "tessera_ps_pulled_keys_total{result=\"hit\"} 2",
+                          "tessera_ps_pulled_keys_total{result=\"not_admitted\"} 4"));
+}
+
 TEST_F(ParameterServiceTest, WhatAServerPrintsIsWhatWasDone) {
   ASSERT_OK(Open(Job({SgdTable("t", 2, v1::ASYNC), SgdTable("u", 1, v1::ASYNC)})));
   ASSERT_OK(Pull(PullOf(0, 0, {{0, {1, 2}}, {1, {7}}})));
@@ -394,7 +413,8 @@ TEST_F(ParameterServiceTest, WhatAServerPrintsIsWhatWasDone) {
   EXPECT_THAT(Scrape("tessera_ps_pulled_keys_total"),
               ElementsAre("tessera_ps_pulled_keys_total{result=\"absent\"} 2",
                           "tessera_ps_pulled_keys_total{result=\"created\"} 4",
-                          "tessera_ps_pulled_keys_total{result=\"hit\"} 2"));
+                          "tessera_ps_pulled_keys_total{result=\"hit\"} 2",
+                          "tessera_ps_pulled_keys_total{result=\"not_admitted\"} 0"));
   EXPECT_THAT(Scrape("tessera_ps_pushed_keys_total"),
               ElementsAre("tessera_ps_pushed_keys_total 3"));
   EXPECT_THAT(Scrape("tessera_ps_pull_seconds_count"),

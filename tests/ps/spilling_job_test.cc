@@ -15,6 +15,7 @@
 #include "ps/ps_metrics.h"
 #include "ps/spill.h"
 #include "ps/table.h"
+#include "tests/common/metric_value.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -356,10 +357,7 @@ TEST_F(SpillingJobTest, MetricsSayWhatIsInMemoryAndWhatTheDiskDoes) {
   MetricsRegistry registry;
   const auto collector = AddPsCollector(registry, jobs, requests, regions, &spill->budget());
   const auto value = [&registry](const std::string& sample) {
-    const std::string text = registry.Text();
-    const size_t at = text.find("\n" + sample + " ");
-    EXPECT_NE(at, std::string::npos) << sample << " in\n" << text;
-    return at == std::string::npos ? -1 : std::stod(text.substr(at + sample.size() + 2));
+    return MetricValue(registry.Text(), sample);
   };
   v1::OpenJobRequest job = TestJob();
   for (uint32_t p = 0; p < job.partition_count(); ++p) job.add_partitions(p);
@@ -375,6 +373,10 @@ TEST_F(SpillingJobTest, MetricsSayWhatIsInMemoryAndWhatTheDiskDoes) {
   const v1::TableStats stats = shard->Stats().tables(0);
   EXPECT_EQ(value("tessera_ps_table_disk_reads_total" + adam), stats.cold_reads());
   EXPECT_GE(value("tessera_ps_table_evicted_total" + adam), 1);
+  const std::string of_job = "{job=\"" + shard->request().job_id() + "\"}";
+  EXPECT_GT(value("tessera_ps_spill_bytes" + of_job), 0);
+  EXPECT_GE(value("tessera_ps_spill_written_bytes_total" + of_job),
+            value("tessera_ps_spill_bytes" + of_job));
   shard->Close(absl::AbortedError("done"));
 }
 

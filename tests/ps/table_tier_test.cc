@@ -212,6 +212,9 @@ TEST_F(TableTierTest, WithMemoryAndDiskFullAPullIsPushedBackAndSaysWhy) {
   }
   EXPECT_FAILS(status, absl::StatusCode::kResourceExhausted, "of 200000 bytes (--memory)");
   EXPECT_FAILS(status, absl::StatusCode::kResourceExhausted, "its cap is 300000");
+  const TableTier::Stats stats = tier_->stats();
+  EXPECT_LE(stats.spilled_rows, stats.evicted_rows) << "rows that the disk refused are not on it";
+  EXPECT_EQ(stats.evicted_rows, stats.cold_rows);
   // What is there can still be read and changed.
   ASSERT_OK(Push(Keys(0, 500), 1));
   EXPECT_EQ(Look(Keys(0, k - 500)).counts.absent, 0);
