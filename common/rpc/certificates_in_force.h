@@ -13,34 +13,34 @@
 
 namespace tessera {
 
-// The certificates and the key that a process uses: copies of its files, which a thread looks at
-// again every `every`. What is put in their place is in force from the first look at which all of
-// it is in order, so the files may be replaced one by one; until then, and where one is gone, what
-// was there before stays in force. What is wrong, a certificate in force that has expired too, is
-// logged once, and so is that it is mended.
+// The certificates and the key that a process uses: copies of its files. A thread compares them
+// with the files every `every`. New files count from the first look that finds all of them in
+// order, so they may be replaced one by one. Until then, and if a file is gone, the copies stay in
+// force. The log says once what is wrong, such as a certificate in force that has expired, and once
+// that it is mended.
 //
-// The copies are files for gRPC to watch. They are in memory, and one link for both the chain and
-// its key takes a new copy at once: between two files there would be an instant at which they do
-// not belong together, and a server that has read them then refuses all connections.
+// gRPC watches the copies as files. They are in memory, and the chain and its key share one file,
+// which the thread replaces at once: with two files gRPC could read a key without its certificate
+// between two writes, and a server would then refuse all connections.
 //
-// Thread-safe. The links are gone with this object.
+// Thread-safe. The paths of the copies end with this object.
 class CertificatesInForce {
  public:
-  // INVALID_ARGUMENT: as of ReadInOrder. RESOURCE_EXHAUSTED or INTERNAL: the system gives no file
-  // in memory.
+  // INVALID_ARGUMENT: as ReadInOrder. The code of the system's error: it gives no file in memory.
+  // Throws std::system_error if there is no thread.
   static absl::StatusOr<std::unique_ptr<CertificatesInForce>> Open(CertificateFiles paths,
                                                                    absl::Duration every);
   ~CertificatesInForce();
 
-  // Paths of the copies, for this process alone. The second: the chain and then its key, empty
-  // where there are none.
+  // Paths of the copies, which only this process can open. chain_and_key: a file with the chain and
+  // then its key; empty if the process has none.
   std::string authorities() const { return authorities_.path(); }
   std::string chain_and_key() const { return paths_.key.empty() ? "" : chain_and_key_.path(); }
-  // Of the last look; empty: nothing is wrong.
+  // What the last look found wrong; empty: nothing.
   std::string complaint() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // A path under which a file in memory is, and at once another.
+  // A path to a file in memory that can be replaced by another at once.
   class Link {
    public:
     ~Link();
@@ -56,7 +56,7 @@ class CertificatesInForce {
   void Look();
 
   const CertificateFiles paths_;
-  // Of the one that makes this object, then of thread_.
+  // Used by Open, then by thread_ alone.
   Link authorities_, chain_and_key_;
   CertificateFiles in_force_;
   mutable absl::Mutex mu_;
