@@ -135,8 +135,8 @@ absl::StatusOr<uint64_t> TableTier::WriteLeaving(Leaving& leaving) {
       erased += store_.EndLeaving(partition.partition, partition.keys, !status.ok());
     }
   }
-  if (status.ok()) spilled_.fetch_add(erased, std::memory_order_relaxed);
   Left(erased);
+  if (status.ok()) spilled_.fetch_add(erased, std::memory_order_relaxed);
   leaving.Clear();
   TESSERA_RETURN_IF_ERROR(status);
   return erased * row_bytes_;

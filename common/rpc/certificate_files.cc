@@ -36,7 +36,7 @@ absl::StatusOr<std::string> Read(const std::string& path) {
   return content;
 }
 
-// Of the content of `path`; at least one.
+// The certificates in `content`, which is that of `path`; at least one.
 absl::StatusOr<std::vector<Owned<X509>>> Parse(const std::string& path,
                                                const std::string& content) {
   const Owned<BIO> bio(BIO_new_mem_buf(content.data(), static_cast<int>(content.size())));

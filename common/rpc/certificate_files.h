@@ -11,6 +11,8 @@ struct CertificateFiles {
   std::string ca;           // who has signed the certificates of others
   std::string certificate;  // the chain, one's own certificate first
   std::string key;          // that certificate's private key
+
+  bool operator==(const CertificateFiles&) const = default;
 };
 
 // What the files hold, each read once. INVALID_ARGUMENT, which names the file: one cannot be read,

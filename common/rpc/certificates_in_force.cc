@@ -14,10 +14,6 @@
 namespace tessera {
 namespace {
 
-bool Same(const CertificateFiles& a, const CertificateFiles& b) {
-  return a.ca == b.ca && a.certificate == b.certificate && a.key == b.key;
-}
-
 absl::Status WriteAll(int fd, absl::string_view content) {
   while (!content.empty()) {
     const ssize_t written = ::write(fd, content.data(), content.size());
@@ -79,7 +75,7 @@ absl::Status CertificatesInForce::Put(CertificateFiles held) {
 void CertificatesInForce::Look() {
   absl::StatusOr<CertificateFiles> held = ReadInOrder(paths_);
   absl::Status status = held.status();
-  const bool others = status.ok() && !Same(*held, in_force_);
+  const bool others = status.ok() && *held != in_force_;
   if (others) status = Put(*std::move(held));
   if (others && status.ok()) SPDLOG_INFO("other certificates count for new connections from now");
   std::string complaint(status.message());

@@ -163,12 +163,12 @@ TEST_F(RpcSecurity, WhoServesAndCallsTakesUpBothItsFiles) {
 
 // Replaced one by one, as by hand; gRPC alone refuses all connections in between.
 TEST_F(RpcSecurity, AKeyWhoseCertificateIsNotThereYetLeavesTheOldPairInForce) {
+  Client client(certificates_.ForClient());
+  const auto kept = client.Connect(server_->address());
+  ASSERT_EQ(Call(kept).code(), StatusCode::kUnimplemented);
   SecurityFiles old = certificates_.ForClient();
   old.ca = certificates_.Path("old.crt");
-  certificates_.Run(
-      "cp ca.crt old.crt; mkdir kept; cp server.crt server.key kept; mkdir new; cp -p ca.crt "
-      "ca.key "
-      "new");
+  certificates_.Run("cp ca.crt old.crt; mkdir new; cp -p ca.crt ca.key new");
   certificates_.Run(SourcePath("deploy/make-certificates") + " new --new-ca >/dev/null");
   certificates_.Run("mv new/ca.crt ca.crt; mv new/server.key server.key");
   const absl::Time until = absl::Now() + absl::Seconds(4);
@@ -180,6 +180,7 @@ TEST_F(RpcSecurity, AKeyWhoseCertificateIsNotThereYetLeavesTheOldPairInForce) {
   EXPECT_TRUE(Eventually([&] { return CallBy(old) == StatusCode::kUnavailable; }))
       << "the new pair is not taken up";
   EXPECT_EQ(CallBy(certificates_.ForClient()), StatusCode::kUnimplemented);
+  EXPECT_EQ(Call(kept).code(), StatusCode::kUnimplemented);
 }
 
 TEST_F(RpcSecurity, FilesThatAreGoneLeaveWhatWasThere) {

@@ -147,6 +147,7 @@ class MasterTest : public testing::Test {
         return absl::StrContains(wait, "a worker to take over rank 1, which worker-1 had");
       });
     });
+    EXPECT_GT(MetricValue(Metrics(), "tessera_master_job_waits{job=\"" + id + "\"}"), 0);
     workers_.push_back(std::make_unique<FakeWorker>("replacement", &channels_));
     return Watch(id).back();
   }

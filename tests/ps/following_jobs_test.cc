@@ -1,4 +1,6 @@
 #include "ps/jobs.h"
+#include "ps/ps_metrics.h"
+#include "tests/common/metric_value.h"
 #include "tests/ps/ps_testing.h"
 
 // Which pairs a ps follows, and what becomes of that.
@@ -61,6 +63,25 @@ TEST_F(FollowingJobsTest, WhatComesLateForAnEarlierPairIsNotLogged) {
   const auto follower = *jobs_.OpenFollower(Request(2, 6));
   // Its log would lie in the folder of the other.
   EXPECT_FAILS(before->Follow(*std::move(late)), StatusCode::kAborted, "follows nobody");
+}
+
+TEST_F(FollowingJobsTest, MetricsSayHowManyRowsAreCopies) {
+  Jobs others(Options("other-logs"));
+  const auto primary = *others.Open(Request(2, 0));
+  ASSERT_OK(primary->SetFollower(5, "ps-1"));
+  ASSERT_OK(primary->Push(CallOf(PushOf(0, 0, {{0, {1, 2, 3}, {1, 2, 3}}}))));
+  EXPECT_TRUE(*jobs_.BeginFollowing(Request(2, 5)));
+  const auto follower = *jobs_.OpenFollower(Request(2, 5));
+  absl::StatusOr<v1::ReadLogResponse> records = absl::UnknownError("not answered");
+  primary->ReadLog(follower->NextRead(), clock_.Monotonic(), [&](auto read) { records = read; });
+  ASSERT_OK(records);
+  ASSERT_OK(follower->Follow(*std::move(records)));
+  Executor requests("requests", 1, 1 << 20);
+  SharedRegions regions(1 << 20);
+  MetricsRegistry registry;
+  const auto collector = AddPsCollector(registry, jobs_, requests, regions, nullptr);
+  EXPECT_EQ(MetricValue(registry.Text(), "tessera_ps_copied_rows{job=\"job-1\"}"), 3);
+  EXPECT_GT(MetricValue(registry.Text(), "tessera_ps_copied_row_bytes{job=\"job-1\"}"), 0);
 }
 
 TEST_F(FollowingJobsTest, OneThatHasFollowedTakesThePlaceAndOthersDoNot) {
