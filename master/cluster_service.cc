@@ -37,7 +37,7 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   if (host_->stopped()) return ToGrpc(absl::UnavailableError("the master stops"));
   absl::Duration joined_at;
   absl::StatusOr<v1::Welcome> welcome =
-      host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+      host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
         joined_at = now.monotonic;
         return core.Join(hello, now);
       });
@@ -48,7 +48,7 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   const auto leave = absl::MakeCleanup([&] {
     // The master stops: its processes are not lost, but will join the next master.
     if (host_->stopped()) return;
-    host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+    host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
       core.StreamEnded(incarnation, joined_at, broke, reason, now);
     });
     SPDLOG_INFO("{} (incarnation {}) is gone: {}", welcome->name(), incarnation, reason);
@@ -62,9 +62,10 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
         absl::StrCat("the master cannot write its state: ", status.message())));
   }
   // A new process could not be heard before: its lease begins now.
-  const bool lives = goes_on || host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
-    return core.BeginLease(incarnation, now);
-  });
+  const bool lives =
+      goes_on || host_->UpdateQuietly([&](MasterCore& core, const MasterCore::Now& now) {
+        return core.BeginLease(incarnation, now);
+      });
   if (!lives) {
     reason = "the master's state log is slow";
     return ToGrpc(absl::UnavailableError(
@@ -79,7 +80,7 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   std::thread writer([&] { SendAssignments(incarnation, context, stream, ended); });
   bool alive = true;
   while (stream->Read(&in)) {
-    alive = host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
+    alive = host_->UpdateQuietly([&](MasterCore& core, const MasterCore::Now& now) {
       return core.Heartbeat(incarnation, in.heartbeat(), now);
     });
     if (!alive) break;
@@ -89,7 +90,7 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   ended = true;
   // The change ends the writer.
   if (!host_->stopped()) {
-    host_->With([&](MasterCore& core, const MasterCore::Now& now) {
+    host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
       core.StreamEnded(incarnation, joined_at, broke, reason, now);
     });
   }
@@ -106,7 +107,7 @@ void ClusterServiceImpl::SendAssignments(uint64_t incarnation, grpc::ServerConte
     v1::MasterMessage out;
     std::string key;
     bool may_leave = false;
-    const bool alive = host_->Look([&](MasterCore& core, const MasterCore::Now&) {
+    const bool alive = host_->Read([&](const MasterCore& core, const MasterCore::Now&) {
       key = core.AssignmentKey(incarnation);
       if (key != sent) *out.mutable_assignment() = core.AssignmentFor(incarnation);
       may_leave = core.MayLeave(incarnation);

@@ -186,6 +186,11 @@ std::vector<const JobRun*> MasterCore::Runs() const {
   return runs;
 }
 
+const JobRun* MasterCore::RunOf(const v1::JobRecord* record) const {
+  const auto slot = slots_.find(record->number());
+  return slot == slots_.end() ? nullptr : slot->second.run();
+}
+
 JobRun* MasterCore::RunOf(const v1::JobRecord* record) {
   const auto slot = slots_.find(record->number());
   return slot == slots_.end() ? nullptr : slot->second.run();
@@ -258,7 +263,7 @@ absl::StatusOr<std::string> MasterCore::Submit(const v1::SubmitRequest& request,
   return record->status().job_id();
 }
 
-absl::Status MasterCore::UnknownJob(const std::string& job_id) {
+absl::Status MasterCore::UnknownJob(const std::string& job_id) const {
   return absl::NotFoundError(
       absl::StrCat("no job ", job_id, "; the newest jobs: ", jobs_.KnownIds()));
 }
@@ -340,7 +345,7 @@ absl::StatusOr<v1::JobStatus> MasterCore::GetJob(const std::string& job_id, cons
   return StatusOf(record, now);
 }
 
-std::map<v1::JobState, int> MasterCore::JobsByState() {
+std::map<v1::JobState, int> MasterCore::JobsByState() const {
   std::map<v1::JobState, int> jobs;
   for (const v1::JobRecord* record : jobs_.NewestFirst()) ++jobs[record->status().state()];
   return jobs;
@@ -378,20 +383,26 @@ v1::ClusterStatus MasterCore::Cluster() const {
   return cluster;
 }
 
-absl::StatusOr<JobRun*> MasterCore::RunOf(const std::string& job_id, uint64_t generation) {
-  v1::JobRecord* record = jobs_.Find(job_id);
+absl::StatusOr<const JobRun*> MasterCore::RunOf(const std::string& job_id,
+                                                uint64_t generation) const {
+  const v1::JobRecord* const record = jobs_.Find(job_id);
   if (record == nullptr) return UnknownJob(job_id);
   const v1::JobStatus& status = record->status();
   if (IsFinished(status.state())) {
     return absl::NotFoundError(
         absl::StrCat("job ", job_id, " has ended: ", v1::JobState_Name(status.state())));
   }
-  JobRun* const run = RunOf(record);
+  const JobRun* const run = RunOf(record);
   if (run == nullptr || run->generation() != generation) {
     return absl::AbortedError(absl::StrCat("generation ", generation, " of job ", job_id,
                                            " is over; it is at ", status.generation()));
   }
   return run;
+}
+
+absl::StatusOr<JobRun*> MasterCore::RunOf(const std::string& job_id, uint64_t generation) {
+  TESSERA_ASSIGN_OR_RETURN(const JobRun* run, std::as_const(*this).RunOf(job_id, generation));
+  return RunOf(run->record());
 }
 
 absl::StatusOr<std::optional<v1::NextWorkResponse>> MasterCore::NextWork(
@@ -419,8 +430,8 @@ void MasterCore::NameWriters(const std::string& job_id, v1::Predict& predict) {
   }
 }
 
-absl::StatusOr<ScoresExpected> MasterCore::MayScore(const v1::ScoresChunk& chunk) {
-  TESSERA_ASSIGN_OR_RETURN(JobRun * run, RunOf(chunk.job_id(), chunk.generation()));
+absl::StatusOr<ScoresExpected> MasterCore::MayScore(const v1::ScoresChunk& chunk) const {
+  TESSERA_ASSIGN_OR_RETURN(const JobRun* run, RunOf(chunk.job_id(), chunk.generation()));
   return run->ScoresOf(chunk.unit_id());
 }
 
@@ -472,7 +483,7 @@ std::vector<uint64_t> MasterCore::UnwantedActions() const {
   return ids;
 }
 
-std::vector<std::string> MasterCore::Starts() {
+std::vector<std::string> MasterCore::Starts() const {
   std::vector<std::string> starts;
   for (const v1::JobRecord* record : jobs_.Unfinished()) {
     const std::string& start = record->status().spec().start().checkpoint();

@@ -102,7 +102,7 @@ class MasterCore {
   // ---- figures
   const Counts& counts() const { return counts_; }
   // The number of remembered jobs by state; a state of no job may be missing.
-  std::map<v1::JobState, int> JobsByState();
+  std::map<v1::JobState, int> JobsByState() const;
   const JobTable::Ended& ended() const { return jobs_.ended(); }
   // The statuses of the jobs that have a run.
   std::vector<v1::JobStatus> RunningJobs(const Now& now);
@@ -114,7 +114,7 @@ class MasterCore {
   absl::StatusOr<std::optional<v1::NextWorkResponse>> NextWork(const v1::NextWorkRequest& request,
                                                                const Now& now);
   // The scores that a unit may bring. ABORTED, NOT_FOUND: as NextWork.
-  absl::StatusOr<ScoresExpected> MayScore(const v1::ScoresChunk& chunk);
+  absl::StatusOr<ScoresExpected> MayScore(const v1::ScoresChunk& chunk) const;
   absl::Status AddScores(const v1::ScoresChunk& header, EvaluationRound::Scores scores);
   // As AddScores, where scores are folded.
   absl::Status AddSums(const v1::ScoresChunk& header, std::unique_ptr<ScoreSums> sums);
@@ -127,7 +127,7 @@ class MasterCore {
   // Actions under way that serve nobody any more: they may be cancelled.
   std::vector<uint64_t> UnwantedActions() const;
   // Checkpoints that unfinished jobs start from, or started from, as their users wrote them.
-  std::vector<std::string> Starts();
+  std::vector<std::string> Starts() const;
   // Tells the job, for its Waits, which ps an action under way waits for.
   void SetUnanswered(uint64_t action, std::vector<std::string> ps);
   std::vector<StateLog::Write> TakeWrites();
@@ -137,9 +137,13 @@ class MasterCore {
       : options_(options), membership_(options.membership, first_incarnation) {}
 
   // core.cc
+  // The run of that generation. NOT_FOUND: the job is unknown or has ended. ABORTED: the generation
+  // is over.
   absl::StatusOr<JobRun*> RunOf(const std::string& job_id, uint64_t generation);
+  absl::StatusOr<const JobRun*> RunOf(const std::string& job_id, uint64_t generation) const;
   // The job's run; null: it has none.
   JobRun* RunOf(const v1::JobRecord* record);
+  const JobRun* RunOf(const v1::JobRecord* record) const;
   // All runs, in the order of their jobs' numbers.
   std::vector<JobRun*> Runs();
   std::vector<const JobRun*> Runs() const;
@@ -163,7 +167,7 @@ class MasterCore {
   // Called first by the calls that have a time: a call long after the last Tick shows that the
   // master stood still and could hear nobody.
   void NoticeStandstill(const Now& now);
-  absl::Status UnknownJob(const std::string& job_id);
+  absl::Status UnknownJob(const std::string& job_id) const;
 
   // core_resume.cc: the state that an earlier master left.
   void FailUnknown(const Now& now);

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -24,7 +25,7 @@ class CoreHost {
 
   // Runs `use` on the core, under the lock, and wakes waiters.
   template <typename Use>
-  auto With(Use use) ABSL_LOCKS_EXCLUDED(mu_) {
+  auto Update(Use use) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     struct Announce {
       CoreHost* host;
@@ -32,11 +33,18 @@ class CoreHost {
     } announce{this};
     return use(*core_, Now());
   }
-  // As With, but `use` only looks: wakes nobody.
+  // As Update, but wakes nobody: for changes of which waiters may hear late, with the next Update.
+  // The master's ticker makes one every 50 ms.
   template <typename Use>
-  auto Look(Use use) ABSL_LOCKS_EXCLUDED(mu_) {
+  auto UpdateQuietly(Use use) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     return use(*core_, Now());
+  }
+  // Runs `use` on the core, under the lock. Changes nothing and wakes nobody.
+  template <typename Use>
+  auto Read(Use use) const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return use(std::as_const(*core_), Now());
   }
 
   // Waits until the core has changed since `*seen`, which it brings up to date, `limit` is over, or

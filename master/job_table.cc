@@ -69,6 +69,13 @@ v1::JobRecord* JobTable::Find(const std::string& job_id) {
   return nullptr;
 }
 
+const v1::JobRecord* JobTable::Find(const std::string& job_id) const {
+  for (const auto& [number, record] : jobs_) {
+    if (record->status().job_id() == job_id) return record.get();
+  }
+  return nullptr;
+}
+
 std::vector<v1::JobRecord*> JobTable::Queue() {
   std::vector<v1::JobRecord*> queue;
   for (v1::JobRecord* record : Unfinished()) {
@@ -96,13 +103,27 @@ std::vector<v1::JobRecord*> JobTable::Unfinished() {
   return unfinished;
 }
 
+std::vector<const v1::JobRecord*> JobTable::Unfinished() const {
+  std::vector<const v1::JobRecord*> unfinished;
+  for (const auto& [number, record] : jobs_) {
+    if (!IsFinished(record->status().state())) unfinished.push_back(record.get());
+  }
+  return unfinished;
+}
+
 std::vector<v1::JobRecord*> JobTable::NewestFirst() {
   std::vector<v1::JobRecord*> all;
   for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) all.push_back(it->second.get());
   return all;
 }
 
-std::string JobTable::KnownIds() {
+std::vector<const v1::JobRecord*> JobTable::NewestFirst() const {
+  std::vector<const v1::JobRecord*> all;
+  for (auto it = jobs_.rbegin(); it != jobs_.rend(); ++it) all.push_back(it->second.get());
+  return all;
+}
+
+std::string JobTable::KnownIds() const {
   std::vector<std::string> ids;
   for (const v1::JobRecord* record : NewestFirst()) {
     ids.push_back(record->status().job_id());

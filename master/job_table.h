@@ -29,17 +29,21 @@ class JobTable {
 
   // A new job at the end of the queue. The request has been validated.
   v1::JobRecord* Add(const v1::SubmitRequest& request, absl::Time wall);
+  // Null: there is no such job.
   v1::JobRecord* Find(const std::string& job_id);
+  const v1::JobRecord* Find(const std::string& job_id) const;
   // Unfinished jobs that are to run: first those that run, or that a loss has interrupted and that
   // are not preemptible; then by priority, interrupted ones first, then the oldest.
   std::vector<v1::JobRecord*> Queue();
   // The jobs of the queue and those that a user has suspended; the oldest first.
   std::vector<v1::JobRecord*> Unfinished();
+  std::vector<const v1::JobRecord*> Unfinished() const;
   std::vector<v1::JobRecord*> NewestFirst();
+  std::vector<const v1::JobRecord*> NewestFirst() const;
   // All jobs with lower numbers have ended and are forgotten. 0: there is none.
   uint64_t ForgottenBelow() const { return jobs_.empty() ? 0 : jobs_.begin()->first; }
   // "job-2, job-1": for messages about ids that do not exist.
-  std::string KnownIds();
+  std::string KnownIds() const;
 
   // Changes state, reason and message. The new state must be one that MayFollow (else a bug).
   void Move(v1::JobRecord* record, v1::JobState state, absl::string_view reason,

@@ -55,13 +55,13 @@ class MasterImpl final : public Master {
         actions_(
             options.channels, options.files, std::move(root),
             [this] {
-              return host_.Look(
-                  [](MasterCore& core, const MasterCore::Now&) { return core.Starts(); });
+              return host_.Read(
+                  [](const MasterCore& core, const MasterCore::Now&) { return core.Starts(); });
             },
             [this](uint64_t id, ActionResult result) {
               // The end of this master cut the action short; the next master takes care of it.
               if (host_.stopped()) return;
-              host_.With([&](MasterCore& core, const MasterCore::Now& now) {
+              host_.Update([&](MasterCore& core, const MasterCore::Now& now) {
                 core.ActionDone(id, std::move(result), now);
               });
             }),
@@ -78,7 +78,8 @@ class MasterImpl final : public Master {
     TESSERA_RETURN_IF_ERROR(host_.Flush());
     TESSERA_ASSIGN_OR_RETURN(
         server_, RpcServer::Start(options.server, {&cluster_, &work_, &jobs_, &metrics_service_}));
-    host_.Look([&](MasterCore& core, const MasterCore::Now&) { core.SetAddress(address()); });
+    host_.UpdateQuietly(
+        [&](MasterCore& core, const MasterCore::Now&) { core.SetAddress(address()); });
     // No error: if the claim cannot be written, checkpoints cannot either, and a job that predicts
     // needs none.
     if (const absl::Status claimed = Claim(*options.files, root, log); !claimed.ok()) {
@@ -110,13 +111,13 @@ class MasterImpl final : public Master {
   void TickForever() {
     while (!stop_.WaitForNotificationWithTimeout(kTick)) {
       for (auto& [id, ps] : actions_.Unanswered()) {
-        host_.Look([&, id = id, &ps = ps](MasterCore& core, const MasterCore::Now&) {
+        host_.UpdateQuietly([&, id = id, &ps = ps](MasterCore& core, const MasterCore::Now&) {
           core.SetUnanswered(id, std::move(ps));
         });
       }
-      host_.With([](MasterCore& core, const MasterCore::Now& now) { core.Tick(now); });
-      actions_.Cancel(host_.Look(
-          [](MasterCore& core, const MasterCore::Now&) { return core.UnwantedActions(); }));
+      host_.Update([](MasterCore& core, const MasterCore::Now& now) { core.Tick(now); });
+      actions_.Cancel(host_.Read(
+          [](const MasterCore& core, const MasterCore::Now&) { return core.UnwantedActions(); }));
       Flush();
     }
   }
@@ -125,15 +126,16 @@ class MasterImpl final : public Master {
   void ActForever() {
     uint64_t seen = 0;
     while (host_.AwaitChange(&seen, absl::Seconds(1))) {
-      std::vector<Action> actions = host_.Look([](MasterCore& core, const MasterCore::Now&) {
-        std::vector<Action> taken;
-        for (const Lane lane : kAllLanes) {
-          while (std::optional<Action> action = core.TakeAction(lane)) {
-            taken.push_back(*std::move(action));
-          }
-        }
-        return taken;
-      });
+      std::vector<Action> actions =
+          host_.UpdateQuietly([](MasterCore& core, const MasterCore::Now&) {
+            std::vector<Action> taken;
+            for (const Lane lane : kAllLanes) {
+              while (std::optional<Action> action = core.TakeAction(lane)) {
+                taken.push_back(*std::move(action));
+              }
+            }
+            return taken;
+          });
       while (!actions.empty() && !Flush()) {
         if (stop_.WaitForNotificationWithTimeout(kLogRetry)) return;
       }

@@ -24,7 +24,7 @@ struct View {
   std::map<std::string, std::vector<SlowProcesses::Process>> paces;
 };
 
-View Look(MasterCore& core, const MasterCore::Now& now) {
+View ViewOf(MasterCore& core, const MasterCore::Now& now) {
   View view;
   view.jobs = core.JobsByState();
   for (const v1::NodeKind kind : kNodeKinds) view.nodes[kind] = core.LiveNodes(kind);
@@ -40,7 +40,7 @@ View Look(MasterCore& core, const MasterCore::Now& now) {
 std::unique_ptr<MetricsRegistry::Registration> AddMasterCollector(MetricsRegistry& registry,
                                                                   CoreHost* host) {
   return registry.AddCollector([host](MetricSamples& samples) {
-    View view = host->Look(&Look);
+    View view = host->UpdateQuietly(&ViewOf);
     for (const v1::JobState state : kStates) {
       samples.AddGauge("tessera_master_jobs",
                        "Jobs by state; of those that have ended, the ones still remembered. "

@@ -43,14 +43,14 @@ grpc::Status WorkServiceImpl::NextWork(grpc::ServerContext* context,
   // would wake each other for ever.
   uint64_t seen = 0;
   host_->AwaitChange(&seen, absl::ZeroDuration());
-  absl::StatusOr<std::optional<v1::NextWorkResponse>> unit = host_->With(ask);
+  absl::StatusOr<std::optional<v1::NextWorkResponse>> unit = host_->Update(ask);
   while (unit.ok() && !unit->has_value()) {
     const absl::Duration left = until - clock.Monotonic();
     if (left <= absl::ZeroDuration() || context->IsCancelled() ||
         !host_->AwaitChange(&seen, std::min(left, absl::Seconds(1)))) {
       break;
     }
-    unit = host_->Look(ask);
+    unit = host_->UpdateQuietly(ask);
   }
   // The report, and who holds which unit now, must outlive this master.
   if (absl::Status status = host_->Flush(); !status.ok()) {
@@ -63,7 +63,7 @@ grpc::Status WorkServiceImpl::NextWork(grpc::ServerContext* context,
     return grpc::Status::OK;
   }
   absl::StatusOr<v1::JobStatus> job =
-      host_->Look([&](MasterCore& core, const MasterCore::Now& now) {
+      host_->UpdateQuietly([&](MasterCore& core, const MasterCore::Now& now) {
         return core.GetJob(request->job_id(), now);
       });
   response->mutable_wait()->set_reason(
@@ -81,8 +81,8 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
   EvaluationRound::Scores scores;
   while (reader->Read(&chunk)) {
     if (!header.has_value()) {
-      absl::StatusOr<ScoresExpected> may = host_->Look(
-          [&](MasterCore& core, const MasterCore::Now&) { return core.MayScore(chunk); });
+      absl::StatusOr<ScoresExpected> may = host_->Read(
+          [&](const MasterCore& core, const MasterCore::Now&) { return core.MayScore(chunk); });
       if (!may.ok()) return ToGrpc(may.status());
       expected = *std::move(may);
       header = chunk;
@@ -117,11 +117,11 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
     absl::StatusOr<std::unique_ptr<ScoreSums>> sums =
         FoldScores(expected.layout, expected.folded, scores);
     if (!sums.ok()) return ToGrpc(sums.status());
-    return ToGrpc(host_->Look([&](MasterCore& core, const MasterCore::Now&) {
+    return ToGrpc(host_->UpdateQuietly([&](MasterCore& core, const MasterCore::Now&) {
       return core.AddSums(*header, *std::move(sums));
     }));
   }
-  return ToGrpc(host_->Look([&](MasterCore& core, const MasterCore::Now&) {
+  return ToGrpc(host_->UpdateQuietly([&](MasterCore& core, const MasterCore::Now&) {
     return core.AddScores(*header, std::move(scores));
   }));
 }
