@@ -14,7 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/job/defaults.h"
-#include "common/job/job_tables.h"
+#include "common/job/wire_type.h"
 #include "ps/admission.h"
 #include "ps/expiry.h"
 #include "ps/partition_set.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
 
 namespace tessera::worker {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/job/job_tables.h"
+#include "common/job/dense_layout.h"
 #include "common/status_macros.h"
 
 namespace tessera::worker {

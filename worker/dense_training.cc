@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "common/job/dense_layout.h"
-#include "common/job/job_tables.h"
 #include "cuda/dense/loss_scaling.h"
 
 namespace tessera::worker {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "common/job/job_tables.h"
+#include "common/job/dense_layout.h"
 #include "common/status_macros.h"
 #include "common/wire/bulk_reader.h"
 #include "common/wire/bulk_writer.h"

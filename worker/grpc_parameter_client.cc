@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
+#include "common/job/wire_type.h"
 #include "common/status_macros.h"
 #include "common/wire/bulk_layout.h"
 #include "common/wire/message_bytes.h"
@@ -228,7 +229,8 @@ class GrpcParameterClient final : public ParameterClient {
   static std::vector<KeyChunk> Chunks(const Tables& tables, size_t p) {
     std::vector<TableKeys> keys;
     for (const auto& table : tables) {
-      keys.push_back({.keys = table.keys, .bytes_per_key = sizeof(uint64_t) + WireRowBytes(table)});
+      keys.push_back({.keys = table.keys,
+                      .bytes_per_key = sizeof(uint64_t) + WireRowBytes(table.dim, table.bfloat16)});
     }
     return ChunkKeys(keys, p, kChunkBytes);
   }
@@ -249,7 +251,7 @@ class GrpcParameterClient final : public ParameterClient {
     uint64_t bytes = 0;
     for (const TableGradients& table : tables) {
       bytes += (table.keys->begin[p + 1] - table.keys->begin[p]) *
-               (sizeof(uint64_t) + WireRowBytes(table));
+               (sizeof(uint64_t) + WireRowBytes(table.dim, table.bfloat16));
     }
     return bytes;
   }

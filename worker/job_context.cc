@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
-#include "common/job/job_tables.h"
+#include "common/job/dense_layout.h"
 #include "common/job/optimizer.h"
 #include "common/job/tasks.h"
 #include "common/round_up.h"

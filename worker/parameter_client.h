@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/job/job_tables.h"
 #include "common/task_pool.h"
 #include "tessera/v1/cluster.pb.h"
 #include "tessera/v1/parameter_service.pb.h"
@@ -45,12 +44,6 @@ struct TableGradients {
                           // wire_type; not with `changes`
   bool changes = false;   // `gradients` has changes of whole rows
 };
-
-// Bytes that a row of TableRows or a gradient of TableGradients takes on the wire.
-template <typename Table>
-size_t WireRowBytes(const Table& table) {
-  return tessera::WireRowBytes(table.dim, table.bfloat16);
-}
 
 // One call to every ps, under way. Not thread-safe. Destroying it cancels what has not finished.
 class PendingCall {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/wire_type.h"
 #include "common/math/bfloat16.h"
 #include "common/wire/buffer.h"
 #include "common/wire/bulk_reader.h"
@@ -18,7 +19,7 @@ absl::Span<const char> KeysOf(const TableRows& table, const KeyRange& range) {
           range.count * sizeof(uint64_t)};
 }
 size_t RowBytes(const TableRows& table, const KeyRange& range) {
-  return range.count * WireRowBytes(table);
+  return range.count * WireRowBytes(table.dim, table.bfloat16);
 }
 
 }  // namespace

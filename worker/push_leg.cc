@@ -1,5 +1,6 @@
 #include "worker/push_leg.h"
 
+#include "common/job/wire_type.h"
 #include "common/math/bfloat16.h"
 #include "common/wire/bulk_writer.h"
 #include "common/wire/message_bytes.h"
@@ -17,7 +18,7 @@ absl::Span<const BulkBlock> GradientBulk::Blocks() {
     BulkBlock& block = blocks.emplace_back();
     block.keys = {keys, range.count * sizeof(uint64_t)};
     block.values = reinterpret_cast<const char*>(gradients);
-    block.value_bytes = range.count * WireRowBytes(table);
+    block.value_bytes = range.count * WireRowBytes(table.dim, table.bfloat16);
     if (!table.bfloat16) continue;
     wire::Buffer& rounded = all_rounded.emplace_back(block.value_bytes);
     math::RoundToBfloat16(gradients, range.count * table.dim,

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "common/job/job_tables.h"
-
 namespace tessera {
 namespace {
 

@@ -8,6 +8,9 @@
 
 namespace tessera {
 
+// Floats of a row of dense parameters.
+inline constexpr uint32_t kDenseBlockFloats = 1024;
+
 // How a flat vector of dense parameters lies in the rows of its table (job_tables.h), in blocks of
 // kDenseBlockFloats; zeros fill a block that is not full. Part of the checkpoint format. A value.
 class DenseLayout {

@@ -1,6 +1,7 @@
 #include "common/job/job_tables.h"
 
 #include "common/job/defaults.h"
+#include "common/job/dense_layout.h"
 
 namespace tessera {
 

@@ -6,11 +6,11 @@
 
 #include "absl/strings/match.h"
 #include "common/job/defaults.h"
-#include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
 #include "common/job/tasks.h"
 #include "common/job/trained_row_age.h"
 #include "common/job/validate_parts.h"
+#include "common/job/wire_type.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
 

@@ -7,6 +7,7 @@
 #include "client/behaviour_data.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/manifest.h"
+#include "common/job/dense_layout.h"
 #include "common/job/job_tables.h"
 #include "local/export_model.h"
 #include "tests/cluster/training_testing.h"

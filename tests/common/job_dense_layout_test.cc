@@ -4,7 +4,6 @@
 #include <set>
 #include <vector>
 
-#include "common/job/job_tables.h"
 #include "common/partition.h"
 #include "gtest/gtest.h"
 

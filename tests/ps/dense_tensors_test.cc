@@ -4,7 +4,6 @@
 #include <random>
 
 #include "common/job/dense_layout.h"
-#include "common/job/job_tables.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {

@@ -6,7 +6,7 @@
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/manifest.h"
 #include "common/hash.h"
-#include "common/job/job_tables.h"
+#include "common/job/dense_layout.h"
 #include "common/status_macros.h"
 
 namespace tessera::simulator {

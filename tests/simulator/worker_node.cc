@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "common/job/dense_layout.h"
 #include "common/job/evaluation.h"
-#include "common/job/job_tables.h"
 #include "common/partition.h"
 #include "common/rpc/status.h"
 #include "tests/simulator/master_node.h"

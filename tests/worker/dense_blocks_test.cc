@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
 #include "common/partition.h"
 #include "gmock/gmock.h"

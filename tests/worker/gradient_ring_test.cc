@@ -11,7 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
-#include "common/job/job_tables.h"
+#include "common/job/dense_layout.h"
 #include "common/random.h"
 #include "common/rpc/server.h"
 #include "common/wire/message_bytes.h"

@@ -1,3 +1,4 @@
+#include "common/job/dense_layout.h"
 #include "common/math/metrics/evaluation_metrics.h"
 #include "common/random.h"
 #include "tests/worker/tables_ps.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/job/job_tables.h"
+#include "common/job/dense_layout.h"
 #include "common/round_up.h"
 #include "cuda/dense/loss_scaling.h"
 #include "cuda/memory.h"

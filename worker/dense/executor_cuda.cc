@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
-#include "common/job/job_tables.h"
+#include "common/job/dense_layout.h"
 #include "common/log.h"
 #include "common/round_up.h"
 #include "cuda/dense/accumulate.h"
