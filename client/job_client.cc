@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
+#include "common/job/job_state.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 #include "common/version.h"
@@ -23,10 +24,6 @@ constexpr absl::Duration kStreamLimit = absl::Minutes(5);
 absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
 
 }  // namespace
-
-bool HasEnded(const v1::JobStatus& status) {
-  return status.state() == v1::SUCCEEDED || status.state() == v1::FAILED;
-}
 
 JobClient::JobClient(Options options) : options_(std::move(options)) { Reconnect(); }
 
@@ -182,8 +179,8 @@ absl::Status JobClient::Resume(const std::string& job_id) {
   });
   if (!absl::IsFailedPrecondition(status) || tries == 1) return status;
   const absl::StatusOr<v1::JobStatus> job = Get(job_id);
-  const bool resumed =
-      job.ok() && !HasEnded(*job) && !job->has_suspending() && job->state() != v1::SUSPENDED;
+  const bool resumed = job.ok() && !HasEnded(job->state()) && !job->has_suspending() &&
+                       job->state() != v1::SUSPENDED;
   return resumed ? absl::OkStatus() : status;
 }
 
@@ -196,7 +193,7 @@ absl::StatusOr<v1::JobStatus> JobClient::AwaitSuspended(const std::string& job_i
           job.events_size() == 0 ? "" : job.events(job.events_size() - 1).message();
       return absl::FailedPreconditionError(absl::StrCat(
           "job ", job_id,
-          " is not suspended: ", HasEnded(job) ? v1::JobState_Name(job.state()) : event));
+          " is not suspended: ", HasEnded(job.state()) ? v1::JobState_Name(job.state()) : event));
     }
     if (!Sleep(kLookEvery)) return Interrupted();
   }
@@ -233,16 +230,16 @@ absl::StatusOr<v1::JobStatus> JobClient::Watch(
             last = next;
             on_status(last);
             // The stream ends then; does not wait for a peer that keeps it open.
-            if (HasEnded(last)) context.TryCancel();
+            if (HasEnded(last.state())) context.TryCancel();
           }
           return FromGrpc(stream->Finish());
         });
-    if (HasEnded(last)) return last;
+    if (HasEnded(last.state())) return last;
     if (!status.ok() && !IsRetryable(status)) return status;
     // Waits until the master answers again; finds out whether the job ended as the stream broke.
     absl::StatusOr<v1::JobStatus> now = Get(job_id);
     TESSERA_RETURN_IF_ERROR(now.status());
-    if (HasEnded(*now)) {
+    if (HasEnded(now->state())) {
       on_status(*now);
       return now;
     }

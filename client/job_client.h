@@ -79,7 +79,4 @@ class JobClient {
   std::vector<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
 };
 
-// The job has succeeded or failed.
-bool HasEnded(const v1::JobStatus& status);
-
 }  // namespace tessera::client

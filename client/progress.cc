@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "client/job_client.h"
 #include "client/job_json.h"
+#include "common/job/job_state.h"
 #include "common/math/metrics/evaluation_metrics.h"
 
 namespace tessera::client {
@@ -190,7 +191,7 @@ void ProgressDisplay::Show(const v1::JobStatus& status) {
   const bool changed = status.state() != state_ || status.phase() != phase_;
   state_ = status.state();
   phase_ = status.phase();
-  if (options_.terminal && !HasEnded(status)) {
+  if (options_.terminal && !HasEnded(status.state())) {
     DrawLive(lines);
     return;
   }

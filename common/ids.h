@@ -28,7 +28,7 @@ class Id {
 };
 
 using PartitionId = Id<struct PartitionTag, uint32_t>;
-// Index of a table in JobTables(spec).
+// Index of a table in TablesOf(spec).
 using TableIndex = Id<struct TableTag, uint32_t>;
 // Number of a worker within its job, 0 .. workers-1.
 using Rank = Id<struct RankTag, uint32_t>;

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "common/job/job_state.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "common/version.h"
@@ -95,7 +96,7 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
   for (const std::string& id : hello.logged_jobs()) {
     const v1::JobRecord* const record = jobs_.Find(id);
     // The log of an unknown job stays: the job may be another cluster's, which goes on with it.
-    if (record == nullptr || !IsFinished(record->status().state())) continue;
+    if (record == nullptr || !HasEnded(record->status().state())) continue;
     joined.welcome.add_ended_jobs(id);
   }
   joined.welcome.set_cluster(options_.cluster);
@@ -271,7 +272,7 @@ absl::Status MasterCore::UnknownJob(const std::string& job_id) const {
 absl::Status MasterCore::Cancel(const std::string& job_id, const Now& now) {
   v1::JobRecord* record = jobs_.Find(job_id);
   if (record == nullptr) return UnknownJob(job_id);
-  if (IsFinished(record->status().state())) {
+  if (HasEnded(record->status().state())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", job_id, " has ended already: ", v1::JobState_Name(record->status().state())));
   }
@@ -388,7 +389,7 @@ absl::StatusOr<const JobRun*> MasterCore::RunOf(const std::string& job_id,
   const v1::JobRecord* const record = jobs_.Find(job_id);
   if (record == nullptr) return UnknownJob(job_id);
   const v1::JobStatus& status = record->status();
-  if (IsFinished(status.state())) {
+  if (HasEnded(status.state())) {
     return absl::NotFoundError(
         absl::StrCat("job ", job_id, " has ended: ", v1::JobState_Name(status.state())));
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/defaults.h"
+#include "common/job/job_state.h"
 #include "common/status_macros.h"
 #include "master/core.h"
 #include "master/run_state.h"
@@ -19,7 +20,7 @@ absl::StatusOr<MasterCore::OtherPs> MasterCore::CheckScalePs(const v1::ScaleRequ
   const auto refused = [&](const auto&... why) {
     return absl::FailedPreconditionError(absl::StrCat("job ", request.job_id(), " ", why...));
   };
-  if (IsFinished(status.state())) {
+  if (HasEnded(status.state())) {
     return refused("has ended: ", v1::JobState_Name(status.state()));
   }
   if (status.task() == v1::PREDICT) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "common/job/job_state.h"
 #include "common/job/validate.h"
 #include "common/status_macros.h"
 #include "master/core.h"
@@ -24,7 +25,7 @@ absl::Status MasterCore::ScaleWorkers(const std::string& job_id, uint32_t worker
   const auto refused = [&](const auto&... why) {
     return absl::FailedPreconditionError(absl::StrCat("job ", job_id, " ", why...));
   };
-  if (IsFinished(status.state())) {
+  if (HasEnded(status.state())) {
     return refused("has ended: ", v1::JobState_Name(status.state()));
   }
   if (status.task() == v1::PREDICT) {

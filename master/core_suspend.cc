@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "common/job/job_state.h"
 #include "master/core.h"
 
 namespace tessera::master {
@@ -28,7 +29,7 @@ absl::Status MasterCore::Suspend(const std::string& job_id, const Now& now) {
   v1::JobRecord* record = jobs_.Find(job_id);
   if (record == nullptr) return UnknownJob(job_id);
   v1::JobStatus& status = *record->mutable_status();
-  if (IsFinished(status.state())) return Refused(status, Ended(status));
+  if (HasEnded(status.state())) return Refused(status, Ended(status));
   if (status.state() == v1::SUSPENDED && record->preempted_by().empty()) {
     return Refused(status,
                    absl::StrCat("is suspended already; `tessera resume ", job_id, "` queues it"));
@@ -57,7 +58,7 @@ absl::Status MasterCore::Resume(const std::string& job_id, const Now& now) {
   v1::JobRecord* record = jobs_.Find(job_id);
   if (record == nullptr) return UnknownJob(job_id);
   v1::JobStatus& status = *record->mutable_status();
-  if (IsFinished(status.state())) return Refused(status, Ended(status));
+  if (HasEnded(status.state())) return Refused(status, Ended(status));
   const std::string& by =
       status.has_suspending() ? status.suspending().preempted_by() : record->preempted_by();
   if (!by.empty()) {

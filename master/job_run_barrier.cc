@@ -153,7 +153,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
   manifest.set_step(position_.step());
   manifest.set_unix_ms(absl::ToUnixMillis(now.wall));
   manifest.set_partition_count(partition_count_);
-  for (const v1::PsTable& table : JobTables(spec())) {
+  for (const v1::PsTable& table : TablesOf(spec())) {
     v1::CheckpointTable* out = manifest.add_tables();
     *out->mutable_spec() = table.spec();
     out->set_dense(table.dense());

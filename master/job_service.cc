@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/job/job_state.h"
 #include "common/job/validate.h"
 #include "common/rpc/status.h"
 #include "google/protobuf/util/message_differencer.h"
@@ -18,7 +19,7 @@ constexpr absl::Duration kUnwrittenFor = absl::Seconds(1);
 
 // Makes a job's end durable before anybody hears of it, so that no crash takes it back.
 absl::Status MakeEndDurable(CoreHost* host, const v1::JobStatus& status) {
-  if (!IsFinished(status.state())) return absl::OkStatus();
+  if (!HasEnded(status.state())) return absl::OkStatus();
   const absl::Status durable = host->Flush();
   if (durable.ok()) return durable;
   return absl::UnavailableError(absl::StrCat("job ", status.job_id(),
@@ -33,7 +34,7 @@ absl::StatusOr<v1::JobStatus> StatusNow(CoreHost* host, const std::string& job_i
       [&](MasterCore& core, const MasterCore::Now& now) { return core.GetJob(job_id, now); });
   const std::optional<CoreHost::Unwritten> unwritten = host->unwritten();
   if (status.ok() && unwritten.has_value() && unwritten->since > kUnwrittenFor &&
-      !IsFinished(status->state())) {
+      !HasEnded(status->state())) {
     status->add_waits(
         absl::StrFormat("all wait for the master, which cannot write its state, "
                         "for %.0f s: %s",
@@ -88,7 +89,7 @@ grpc::Status JobServiceImpl::Watch(grpc::ServerContext* context, const v1::Watch
     absl::StatusOr<v1::JobStatus> status = StatusNow(host_, request->job_id());
     if (!status.ok()) return ToGrpc(status.status());
     // The history only grows: it is sent once, with the end.
-    if (!IsFinished(status->state())) status->clear_history();
+    if (!HasEnded(status->state())) status->clear_history();
     const bool news =
         !sent.has_value() || !google::protobuf::util::MessageDifferencer::Equals(*sent, *status);
     if (news) {
@@ -96,7 +97,7 @@ grpc::Status JobServiceImpl::Watch(grpc::ServerContext* context, const v1::Watch
       if (!durable.ok()) return ToGrpc(durable);
       if (!writer->Write(*status)) break;
       sent = *std::move(status);
-      if (IsFinished(sent->state())) return grpc::Status::OK;
+      if (HasEnded(sent->state())) return grpc::Status::OK;
     }
     absl::SleepFor(kWatchGap);  // bounds the rate
   }

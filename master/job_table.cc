@@ -7,14 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/job_state.h"
 #include "common/log.h"
 
 namespace tessera::master {
 
-bool IsFinished(v1::JobState state) { return state == v1::SUCCEEDED || state == v1::FAILED; }
-
 bool MayFollow(v1::JobState from, v1::JobState to) {
-  if (IsFinished(from)) return false;
+  if (HasEnded(from)) return false;
   switch (to) {
     case v1::CREATED:
       return from == v1::SUSPENDED;
@@ -98,7 +97,7 @@ std::vector<v1::JobRecord*> JobTable::Queue() {
 std::vector<v1::JobRecord*> JobTable::Unfinished() {
   std::vector<v1::JobRecord*> unfinished;
   for (auto& [number, record] : jobs_) {
-    if (!IsFinished(record->status().state())) unfinished.push_back(record.get());
+    if (!HasEnded(record->status().state())) unfinished.push_back(record.get());
   }
   return unfinished;
 }
@@ -106,7 +105,7 @@ std::vector<v1::JobRecord*> JobTable::Unfinished() {
 std::vector<const v1::JobRecord*> JobTable::Unfinished() const {
   std::vector<const v1::JobRecord*> unfinished;
   for (const auto& [number, record] : jobs_) {
-    if (!IsFinished(record->status().state())) unfinished.push_back(record.get());
+    if (!HasEnded(record->status().state())) unfinished.push_back(record.get());
   }
   return unfinished;
 }
@@ -146,7 +145,7 @@ void JobTable::Move(v1::JobRecord* record, v1::JobState state, absl::string_view
   if (state == v1::RUNNING && status.started_unix_ms() == 0) {
     status.set_started_unix_ms(absl::ToUnixMillis(wall));
   }
-  if (IsFinished(state)) {
+  if (HasEnded(state)) {
     ++(state == v1::SUCCEEDED ? ended_.succeeded
        : reason == kCancelled ? ended_.cancelled
                               : ended_.failed);
@@ -161,7 +160,7 @@ void JobTable::Move(v1::JobRecord* record, v1::JobState state, absl::string_view
               reason.empty() ? "" : absl::StrCat(" (", reason, ")"),
               message.empty() ? "" : absl::StrCat(": ", message));
   Touch(record);
-  if (IsFinished(state)) ForgetOldFinished(record);
+  if (HasEnded(state)) ForgetOldFinished(record);
 }
 
 void JobTable::Explain(v1::JobRecord* record, absl::string_view reason, absl::string_view message) {
@@ -198,7 +197,7 @@ void JobTable::ForgetOldFinished(const v1::JobRecord* ended) {
   uint64_t number_of_oldest = 0;
   for (const auto& [number, record] : jobs_) {
     const v1::JobStatus& status = record->status();
-    if (!IsFinished(status.state())) continue;
+    if (!HasEnded(status.state())) continue;
     ++finished;
     const bool is_older =
         oldest == nullptr || status.finished_unix_ms() < oldest->finished_unix_ms();

@@ -74,7 +74,6 @@ class JobTable {
   Ended ended_;
 };
 
-bool IsFinished(v1::JobState state);
 inline bool IsPreemptible(const v1::JobSpec& spec) {
   return !spec.has_preemptible() || spec.preemptible();
 }

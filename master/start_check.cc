@@ -234,7 +234,7 @@ std::string PreparedOtherwise(const v1::JobSpec& spec, const v1::JobSpec& before
 absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& manifest,
                         v1::Task task, bool warm) {
   TESSERA_RETURN_IF_ERROR(CheckModel(spec, manifest.spec()));
-  const std::vector<v1::PsTable> tables = JobTables(spec);
+  const std::vector<v1::PsTable> tables = TablesOf(spec);
   std::map<std::string, const v1::CheckpointTable*> there;
   for (const v1::CheckpointTable& table : manifest.tables()) there[table.spec().name()] = &table;
   for (size_t i = 0; i < tables.size(); ++i) {

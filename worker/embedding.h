@@ -29,7 +29,7 @@ class EmbeddingPlan {
     size_t sample_floats = 0;  // floats of a sample in the input
   };
   struct Lookup {
-    uint32_t table = 0;  // index in JobTables(spec)
+    uint32_t table = 0;  // index in TablesOf(spec)
     uint32_t dim = 0;
     bool wire_bfloat16 = false;
     size_t key_set = 0;

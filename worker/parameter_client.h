@@ -107,7 +107,7 @@ class ParameterClient {
   // pushes below this number (v1::ProgressRequest).
   virtual absl::StatusOr<PushProgress> GetProgress(uint64_t confirmed) = 0;
   // Asks every ps how many rows it has, and waits for the answers. Returns sums by table
-  // (JobTables).
+  // (TablesOf).
   virtual absl::StatusOr<std::vector<uint64_t>> CountRows() = 0;
 };
 

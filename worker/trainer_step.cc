@@ -165,7 +165,7 @@ absl::Status Trainer::TrainOnCard(const PreparedBatch& batch, uint64_t step,
   };
   if (const std::optional<size_t> l = context_->card->LookupBeyond(batch); l.has_value()) {
     const uint32_t table = context_->plan->lookups()[*l].table;
-    return beyond(absl::StrCat("table ", JobTables(context_->spec())[table].spec().name()),
+    return beyond(absl::StrCat("table ", TablesOf(context_->spec())[table].spec().name()),
                   context_->card_optimizers[*l].largest_gradient());
   }
   DenseTraining* const dense = context_->dense_training.get();
@@ -270,7 +270,7 @@ absl::Status Trainer::CheckFinite(uint64_t step, double loss) const {
   for (size_t l = 0; l < lookups.size(); ++l) {
     if (finite(embedding_gradients_[l])) continue;
     return wrong(
-        absl::StrCat("table ", JobTables(context_->spec())[lookups[l].table].spec().name()));
+        absl::StrCat("table ", TablesOf(context_->spec())[lookups[l].table].spec().name()));
   }
   return finite(trained_gradient_) && finite(statistics_gradient_) ? absl::OkStatus()
                                                                    : wrong("the dense parameters");

@@ -1,5 +1,6 @@
 #include "client/commands/commands.h"
 #include "client/job_json.h"
+#include "common/job/job_state.h"
 
 namespace tessera::client {
 namespace {
@@ -17,7 +18,7 @@ void Run(const Watch& watch, CommandContext& context) {
   const absl::StatusOr<v1::JobStatus> ended =
       client->Watch(watch.job_id, [&](const v1::JobStatus& status) {
         if (watch.output.json()) {
-          if (!HasEnded(status)) context.Print(JobJson(status));
+          if (!HasEnded(status.state())) context.Print(JobJson(status));
           if (context.out_failed) client->Interrupt();
         } else {
           display.Show(status);

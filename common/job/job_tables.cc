@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-std::vector<v1::PsTable> JobTables(const v1::JobSpec& spec) {
+std::vector<v1::PsTable> TablesOf(const v1::JobSpec& spec) {
   std::vector<v1::PsTable> tables;
   for (const v1::TableSpec& table : spec.tables()) {
     v1::PsTable& out = tables.emplace_back();

@@ -15,6 +15,6 @@ inline constexpr char kDenseStatisticsTable[] = "dense_statistics";
 
 // The tables of a job as every ps holds them: the spec's, in its order, then kDenseTable, then
 // kDenseStatisticsTable. A table's index here is its index in pulls, pushes and checkpoints.
-std::vector<v1::PsTable> JobTables(const v1::JobSpec& spec);
+std::vector<v1::PsTable> TablesOf(const v1::JobSpec& spec);
 
 }  // namespace tessera

@@ -15,7 +15,7 @@
 #include "local/check.h"
 #include "local/commands/local_commands.h"
 #include "local/commands/work_folder.h"
-#include "local/run_job.h"
+#include "local/local_run.h"
 #include "local/truth.h"
 
 namespace tessera::local {
@@ -41,7 +41,7 @@ struct Local {
 
 // The needs of the run; Prepare finds all errors that can be found before anything starts.
 struct Prepared {
-  JobRun::Options run;
+  LocalRun::Options run;
   std::unique_ptr<FolderLock> lock;
   std::map<std::string, BestPossible> best;
 };
@@ -178,7 +178,7 @@ void Run(const Local& local, CommandContext& context) {
     absl::MutexLock lock(&mu);
     display.Show(status);
   };
-  JobRun run(prepared->run);
+  LocalRun run(prepared->run);
   absl::StatusOr<v1::JobStatus> status = absl::UnknownError("");
   {
     const auto interrupt = context.interrupt->Set([&run] { run.Cancel(); });

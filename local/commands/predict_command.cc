@@ -8,7 +8,7 @@
 #include "common/status_macros.h"
 #include "local/commands/local_commands.h"
 #include "local/commands/work_folder.h"
-#include "local/run_job.h"
+#include "local/local_run.h"
 
 namespace tessera::local {
 namespace {
@@ -24,11 +24,11 @@ struct Predict {
   bool json = false;
 };
 
-absl::StatusOr<JobRun::Options> Prepare(const Predict& predict, const std::string& work_folder) {
+absl::StatusOr<LocalRun::Options> Prepare(const Predict& predict, const std::string& work_folder) {
   TESSERA_RETURN_IF_ERROR(client::CheckOutputFile(
       predict.file, "the file for the predictions; --json prints the result as an object"));
   TESSERA_ASSIGN_OR_RETURN(LoadedJob job, predict.job.Load());
-  JobRun::Options run;
+  LocalRun::Options run;
   ClusterOptions& cluster = run.cluster;
   TESSERA_ASSIGN_OR_RETURN(cluster.data_root, ExistingFolder("--data", predict.data));
   const std::filesystem::path file = std::filesystem::absolute(predict.file);
@@ -53,7 +53,7 @@ absl::StatusOr<JobRun::Options> Prepare(const Predict& predict, const std::strin
 void Run(const Predict& predict, CommandContext& context) {
   const absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Make();
   if (!folder.ok()) return context.Fail(folder.status());
-  absl::StatusOr<JobRun::Options> options = Prepare(predict, folder->path());
+  absl::StatusOr<LocalRun::Options> options = Prepare(predict, folder->path());
   if (!options.ok()) return context.Fail(options.status());
   absl::Mutex mu;
   client::ProgressDisplay display(client::DisplayOn(context.err));
@@ -65,7 +65,7 @@ void Run(const Predict& predict, CommandContext& context) {
     absl::MutexLock lock(&mu);
     display.Show(status);
   };
-  JobRun run(*options);
+  LocalRun run(*options);
   absl::StatusOr<v1::JobStatus> status = absl::UnknownError("");
   {
     const auto interrupt = context.interrupt->Set([&run] { run.Cancel(); });

@@ -19,7 +19,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "local/child_process.h"
-#include "local/run_job.h"
+#include "local/local_run.h"
 #include "nlohmann/json.hpp"
 #include "ps/row_layout.h"
 #include "tests/bench/card_watch.h"
@@ -178,7 +178,7 @@ absl::Status TrainBench::Train(const Form& form, std::vector<double>* rates,
   fs::create_directories(run_folder);
   const uint64_t epoch_samples = workload_.data.samples * workload_.copies;
   SteadyRate rate(epoch_samples);
-  local::JobRun::Options options;
+  local::LocalRun::Options options;
   options.in_process = form.in_process;
   options.cluster.ps_memory_bytes = form.ps_memory_bytes;
   options.cluster.ps_page_cache = form.ps_page_cache;
@@ -223,7 +223,7 @@ absl::Status TrainBench::Train(const Form& form, std::vector<double>* rates,
   options.request.set_workers(static_cast<uint32_t>(workload_.workers));
   options.request.set_ps(workload_.ps);
   options.request.set_task(v1::TRAIN);
-  const absl::StatusOr<v1::JobStatus> status = local::JobRun(std::move(options)).Run();
+  const absl::StatusOr<v1::JobStatus> status = local::LocalRun(std::move(options)).Run();
   if (card.ok()) busy->push_back((*card)->BusyShare());
   fs::remove_all(run_folder);
   TESSERA_RETURN_IF_ERROR(status.status());

@@ -24,7 +24,7 @@
 #include "common/log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "local/run_job.h"
+#include "local/local_run.h"
 #include "tests/paths.h"
 
 namespace tessera {
@@ -91,7 +91,7 @@ class TrainingTest : public testing::Test {
   v1::JobStatus Run(const std::string& name, const v1::JobSpec& spec, Cluster cluster,
                     v1::Task task = v1::TRAIN, const std::string& output = "") {
     const std::string folder = RunFolder(name);
-    local::JobRun::Options options;
+    local::LocalRun::Options options;
     options.in_process = true;
     options.cluster.work_folder = folder;
     options.cluster.data_root = cluster.data_root.empty() ? *data_folder_ : cluster.data_root;
@@ -108,7 +108,7 @@ class TrainingTest : public testing::Test {
     options.request.set_ps(cluster.ps);
     options.request.set_task(task);
     options.request.set_output(output);
-    auto status = local::JobRun(std::move(options)).Run();
+    auto status = local::LocalRun(std::move(options)).Run();
     EXPECT_TRUE(status.ok()) << status.status();
     return status.ok() ? *status : v1::JobStatus();
   }

@@ -30,7 +30,7 @@ enum class Mistake {
 class CountingJob {
  public:
   static constexpr uint32_t kDim = 2;
-  static constexpr uint32_t kTable = 0;  // of JobTables
+  static constexpr uint32_t kTable = 0;  // in TablesOf(spec)
   static constexpr uint32_t kDense = 1;
 
   struct Options {

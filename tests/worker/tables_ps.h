@@ -31,7 +31,7 @@ class TablesPs final : public ParameterClient {
       Ps& ps = ps_.emplace_back();
       ps.partitions =
           std::make_unique<ps::PartitionSet>(*ps::PartitionSet::New(kPartitions, owned));
-      for (const v1::PsTable& table : JobTables(spec)) {
+      for (const v1::PsTable& table : TablesOf(spec)) {
         auto made = ps::Table::New(table, spec.seed(), ps.partitions.get());
         EXPECT_TRUE(made.ok()) << made.status();
         ps.tables.push_back(*std::move(made));

@@ -41,7 +41,7 @@ class Model {
   // `fields` is its max_length.
   struct Input {
     std::string table;
-    uint32_t table_index = 0;  // in JobTables(spec)
+    uint32_t table_index = 0;  // in TablesOf(spec)
     uint32_t fields = 0;       // pooled columns that name the table, in the order of the spec
     uint32_t dim = 0;
     int32_t tensor = -1;        // in graph()

@@ -22,7 +22,7 @@ struct ModelInputs {
   };
   struct Table {
     std::string name;
-    uint32_t index = 0;  // in spec.tables, and so in JobTables(spec)
+    uint32_t index = 0;  // in spec.tables, and so in TablesOf(spec)
     uint32_t dim = 0;
     std::vector<std::string> columns;
   };

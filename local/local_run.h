@@ -14,7 +14,7 @@
 namespace tessera::local {
 
 // One job on a cluster of its own, from submission to its end. Thread-safe; used once.
-class JobRun {
+class LocalRun {
  public:
   struct Options {
     ClusterOptions cluster;
@@ -28,7 +28,7 @@ class JobRun {
     // Called in the thread of Run.
     std::function<void(const v1::JobStatus&)> on_status;
   };
-  explicit JobRun(Options options);
+  explicit LocalRun(Options options);
 
   // Starts the cluster, runs the job, stops the cluster. Returns the job's last status (with
   // `checkpoint` an absolute path), also if the job failed or was cancelled.

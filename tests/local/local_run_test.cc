@@ -1,4 +1,4 @@
-#include "local/run_job.h"
+#include "local/local_run.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -60,7 +60,7 @@ model:
 train: {batch_size: 100, epochs: 2}
 )";
 
-class JobRunTest : public testing::Test {
+class LocalRunTest : public testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::path(testing::TempDir()) /
@@ -78,8 +78,8 @@ class JobRunTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  JobRun::Options Options(const std::string& work, bool in_process) {
-    JobRun::Options options;
+  LocalRun::Options Options(const std::string& work, bool in_process) {
+    LocalRun::Options options;
     ClusterOptions& cluster = options.cluster;
     cluster.work_folder = folder_ / work;
     fs::create_directories(cluster.work_folder);
@@ -131,10 +131,10 @@ class JobRunTest : public testing::Test {
   std::vector<std::string> said_ ABSL_GUARDED_BY(mu_);
 };
 
-TEST_F(JobRunTest, TrainsOnSeparateProcessesAndInThisOneToTheSameModel) {
+TEST_F(LocalRunTest, TrainsOnSeparateProcessesAndInThisOneToTheSameModel) {
   std::vector<std::string> digests;
   for (const bool in_process : {false, true}) {
-    JobRun run(Options(in_process ? "in" : "out", in_process));
+    LocalRun run(Options(in_process ? "in" : "out", in_process));
     const auto status = run.Run();
     ASSERT_TRUE(status.ok()) << status.status();
     ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
@@ -150,17 +150,17 @@ TEST_F(JobRunTest, TrainsOnSeparateProcessesAndInThisOneToTheSameModel) {
   EXPECT_TRUE(Children("tessera-").empty());
 }
 
-TEST_F(JobRunTest, TrainsThroughSharedMemoryAndThroughTheNetworkToTheSameModel) {
+TEST_F(LocalRunTest, TrainsThroughSharedMemoryAndThroughTheNetworkToTheSameModel) {
   std::vector<std::string> digests;
   for (const bool share_memory : {false, true}) {
     const std::string work = share_memory ? "shared" : "network";
-    JobRun::Options options = Options(work, /*in_process=*/false);
+    LocalRun::Options options = Options(work, /*in_process=*/false);
     options.cluster.share_memory = share_memory;
     // Sync, and with a log of what is pushed. Large enough rows to be worth sharing.
     v1::JobSpec& spec = *options.request.mutable_spec();
     spec.mutable_tables(1)->set_dim(64);
     spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
-    const auto status = JobRun(std::move(options)).Run();
+    const auto status = LocalRun(std::move(options)).Run();
     ASSERT_TRUE(status.ok()) << status.status();
     ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
     const auto digest = DigestCheckpoint(PosixFileSystem(), status->checkpoint());
@@ -175,8 +175,8 @@ TEST_F(JobRunTest, TrainsThroughSharedMemoryAndThroughTheNetworkToTheSameModel) 
   EXPECT_EQ(digests[0], digests[1]);
 }
 
-TEST_F(JobRunTest, MeasuresEveryMetricThatTheJobNames) {
-  JobRun::Options options = Options("metrics", true);
+TEST_F(LocalRunTest, MeasuresEveryMetricThatTheJobNames) {
+  LocalRun::Options options = Options("metrics", true);
   v1::EvaluationSpec& evaluation = *options.request.mutable_spec()->mutable_evaluation();
   for (const math::MetricInfo& metric : math::AllMetrics()) {
     if (metric.IsOf(math::Outputs::kLogits)) evaluation.add_metrics(metric.name);
@@ -185,7 +185,7 @@ TEST_F(JobRunTest, MeasuresEveryMetricThatTheJobNames) {
   evaluation.set_group_by("c0");
   evaluation.set_monitor("normalized_entropy");
   options.request.mutable_spec()->mutable_checkpoint()->set_keep_best(true);
-  JobRun run(std::move(options));
+  LocalRun run(std::move(options));
   const auto status = run.Run();
   ASSERT_TRUE(status.ok()) << status.status();
   ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
@@ -207,17 +207,17 @@ TEST_F(JobRunTest, MeasuresEveryMetricThatTheJobNames) {
 }
 
 // With auc the master keeps all scores; without it, it adds up those of a unit and forgets them.
-TEST_F(JobRunTest, MeasuresTheSameWhetherItKeepsScoresOrNot) {
+TEST_F(LocalRunTest, MeasuresTheSameWhetherItKeepsScoresOrNot) {
   std::vector<std::map<std::string, double>> measured;
   for (const bool kept : {true, false}) {
-    JobRun::Options options = Options(kept ? "kept" : "folded", true);
+    LocalRun::Options options = Options(kept ? "kept" : "folded", true);
     v1::JobSpec& spec = *options.request.mutable_spec();
     for (const std::string& metric : MetricsInParts(spec)) {
       spec.mutable_evaluation()->add_metrics(metric);
     }
     if (kept) spec.mutable_evaluation()->add_metrics("auc");
     spec.mutable_evaluation()->set_monitor("binned_auc");
-    JobRun run(std::move(options));
+    LocalRun run(std::move(options));
     const auto status = run.Run();
     ASSERT_TRUE(status.ok()) << status.status();
     ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
@@ -229,7 +229,7 @@ TEST_F(JobRunTest, MeasuresTheSameWhetherItKeepsScoresOrNot) {
   EXPECT_EQ(measured[0], measured[1]);
 }
 
-TEST_F(JobRunTest, ARegressionLearnsItsValues) {
+TEST_F(LocalRunTest, ARegressionLearnsItsValues) {
   // label = 3 d0 - 2 d1 + 5, of deviation 3.6.
   for (const auto& [name, records] :
        {std::pair("train.csv", 4000), std::pair("validation.csv", 500),
@@ -243,13 +243,13 @@ TEST_F(JobRunTest, ARegressionLearnsItsValues) {
     }
   }
   for (const v1::Loss loss : {v1::MEAN_SQUARED_ERROR, v1::HUBER}) {
-    JobRun::Options options = Options(v1::Loss_Name(loss), true);
+    LocalRun::Options options = Options(v1::Loss_Name(loss), true);
     v1::JobSpec& spec = *options.request.mutable_spec();
     spec.mutable_model()->set_loss(loss);
     spec.mutable_train()->set_epochs(20);
     spec.mutable_train()->mutable_schedule()->set_decay(v1::COSINE);
     spec.mutable_train()->mutable_schedule()->set_decay_steps(800);
-    JobRun run(std::move(options));
+    LocalRun run(std::move(options));
     const auto status = run.Run();
     ASSERT_TRUE(status.ok()) << status.status();
     ASSERT_EQ(status->state(), v1::SUCCEEDED) << status->message();
@@ -260,8 +260,8 @@ TEST_F(JobRunTest, ARegressionLearnsItsValues) {
   }
 }
 
-TEST_F(JobRunTest, StartsAKilledWorkerAgainAndGoesOn) {
-  JobRun::Options options = Options("killed", false);
+TEST_F(LocalRunTest, StartsAKilledWorkerAgainAndGoesOn) {
+  LocalRun::Options options = Options("killed", false);
   options.request.mutable_spec()->mutable_train()->set_epochs(60);
   bool killed = false;
   options.on_status = [&](const v1::JobStatus& status) {
@@ -271,7 +271,7 @@ TEST_F(JobRunTest, StartsAKilledWorkerAgainAndGoesOn) {
       kill(pid, SIGKILL);
     }
   };
-  JobRun run(options);
+  LocalRun run(options);
   const auto status = run.Run();
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->state(), v1::SUCCEEDED) << status->message();
@@ -281,14 +281,14 @@ TEST_F(JobRunTest, StartsAKilledWorkerAgainAndGoesOn) {
                                                        HasSubstr("starting it again"))));
 }
 
-TEST_F(JobRunTest, CancelEndsTheJobAndTheCluster) {
-  JobRun::Options options = Options("cancel", true);
+TEST_F(LocalRunTest, CancelEndsTheJobAndTheCluster) {
+  LocalRun::Options options = Options("cancel", true);
   options.request.mutable_spec()->mutable_train()->set_epochs(100000);
-  JobRun* running = nullptr;
+  LocalRun* running = nullptr;
   options.on_status = [&](const v1::JobStatus& status) {
     if (status.step() > 0) running->Cancel();
   };
-  JobRun run(options);
+  LocalRun run(options);
   running = &run;
   const auto status = run.Run();
   ASSERT_TRUE(status.ok()) << status.status();
@@ -297,10 +297,10 @@ TEST_F(JobRunTest, CancelEndsTheJobAndTheCluster) {
   EXPECT_TRUE(run.cancelled());
 }
 
-TEST_F(JobRunTest, ResumesTheUnfinishedJobOfItsFolder) {
+TEST_F(LocalRunTest, ResumesTheUnfinishedJobOfItsFolder) {
   // A run that is cut off in the middle: the cluster stops, the job does not end.
   {
-    JobRun::Options options = Options("resume", true);
+    LocalRun::Options options = Options("resume", true);
     auto cluster = StartInProcessCluster(options.cluster);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     client::JobClient::Options client;
@@ -308,47 +308,47 @@ TEST_F(JobRunTest, ResumesTheUnfinishedJobOfItsFolder) {
     client.channels = &(*cluster)->channels();
     ASSERT_TRUE(client::JobClient(client).Submit(options.request).ok());
   }
-  JobRun again(Options("resume", true));
+  LocalRun again(Options("resume", true));
   const absl::Status refused = again.Run().status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("holds the unfinished job tiny-1"));
 
-  JobRun::Options options = Options("resume", true);
+  LocalRun::Options options = Options("resume", true);
   options.resume = true;
-  JobRun run(options);
+  LocalRun run(options);
   const auto status = run.Run();
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->state(), v1::SUCCEEDED) << status->message();
   EXPECT_EQ(status->job_id(), "tiny-1");
   EXPECT_EQ(status->step(), 40u);
-  JobRun nothing(options);
+  LocalRun nothing(options);
   EXPECT_EQ(nothing.Run().status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(JobRunTest, AProcessThatMayNotBeTriedAgainEndsTheRun) {
-  JobRun::Options options = Options("broken", false);
+TEST_F(LocalRunTest, AProcessThatMayNotBeTriedAgainEndsTheRun) {
+  LocalRun::Options options = Options("broken", false);
   // Another process, this one, holds the folder of a worker.
   const auto lock = FolderLock::Take(options.cluster.work_folder + "/worker-0");
   ASSERT_TRUE(lock.ok()) << lock.status();
-  const absl::Status status = JobRun(options).Run().status();
+  const absl::Status status = LocalRun(options).Run().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("worker-0 (pid "));
   EXPECT_THAT(std::string(status.message()), HasSubstr("exited with code 1"));
   EXPECT_THAT(std::string(status.message()), HasSubstr(".log ends:"));
 }
 
-TEST_F(JobRunTest, NamesTheProgramThatIsMissing) {
-  JobRun::Options options = Options("missing", false);
+TEST_F(LocalRunTest, NamesTheProgramThatIsMissing) {
+  LocalRun::Options options = Options("missing", false);
   options.cluster.program_folder = folder_;
-  const absl::Status status = JobRun(options).Run().status();
+  const absl::Status status = LocalRun(options).Run().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("tessera-master is missing"));
 }
 
-TEST_F(JobRunTest, AJobThatFailsSaysWhy) {
-  JobRun::Options options = Options("fails", true);
+TEST_F(LocalRunTest, AJobThatFailsSaysWhy) {
+  LocalRun::Options options = Options("fails", true);
   options.request.mutable_spec()->mutable_data()->mutable_train()->set_files(0, "none.csv");
-  const auto status = JobRun(options).Run();
+  const auto status = LocalRun(options).Run();
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->state(), v1::FAILED);
   EXPECT_THAT(status->message(), HasSubstr("none.csv"));

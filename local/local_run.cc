@@ -1,4 +1,4 @@
-#include "local/run_job.h"
+#include "local/local_run.h"
 
 #include <filesystem>
 #include <thread>
@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "common/job/job_state.h"
 #include "common/status_macros.h"
 
 namespace tessera::local {
@@ -16,26 +17,26 @@ constexpr absl::Duration kCancelLimit = absl::Seconds(15);
 
 }  // namespace
 
-JobRun::JobRun(Options options) : options_(std::move(options)) {}
+LocalRun::LocalRun(Options options) : options_(std::move(options)) {}
 
-void JobRun::Cancel() {
+void LocalRun::Cancel() {
   absl::MutexLock lock(&mu_);
   cancelled_ = true;
   if (client_ != nullptr) client_->Interrupt();
 }
 
-bool JobRun::cancelled() const {
+bool LocalRun::cancelled() const {
   absl::MutexLock lock(&mu_);
   return cancelled_;
 }
 
-void JobRun::Fail(const absl::Status& status) {
+void LocalRun::Fail(const absl::Status& status) {
   absl::MutexLock lock(&mu_);
   if (failure_.ok()) failure_ = status;
   if (client_ != nullptr) client_->Interrupt();
 }
 
-client::JobClient::Options JobRun::ClientOptions(Cluster& cluster) const {
+client::JobClient::Options LocalRun::ClientOptions(Cluster& cluster) const {
   client::JobClient::Options options;
   options.master_address = cluster.master_address();
   options.channels = &cluster.channels();
@@ -45,7 +46,7 @@ client::JobClient::Options JobRun::ClientOptions(Cluster& cluster) const {
   return options;
 }
 
-absl::StatusOr<v1::JobStatus> JobRun::Run() {
+absl::StatusOr<v1::JobStatus> LocalRun::Run() {
   ClusterOptions cluster_options = options_.cluster;
   // Only the master knows whether the workers of a resumed job call each other.
   cluster_options.workers_serve |= options_.resume || AllReduces(options_.request.spec().train());
@@ -62,11 +63,11 @@ absl::StatusOr<v1::JobStatus> JobRun::Run() {
   }
   absl::MutexLock lock(&mu_);
   // A process that dies after the job has ended does no harm.
-  if (!failure_.ok() && !(status.ok() && client::HasEnded(*status))) return failure_;
+  if (!failure_.ok() && !(status.ok() && HasEnded(status->state()))) return failure_;
   return status;
 }
 
-absl::StatusOr<v1::JobStatus> JobRun::RunOn(Cluster& cluster) {
+absl::StatusOr<v1::JobStatus> LocalRun::RunOn(Cluster& cluster) {
   client::JobClient client(ClientOptions(cluster));
   {
     absl::MutexLock lock(&mu_);
@@ -90,11 +91,11 @@ absl::StatusOr<v1::JobStatus> JobRun::RunOn(Cluster& cluster) {
   return status;
 }
 
-absl::StatusOr<std::string> JobRun::SubmitOrResume(client::JobClient& client) {
+absl::StatusOr<std::string> LocalRun::SubmitOrResume(client::JobClient& client) {
   TESSERA_ASSIGN_OR_RETURN(const std::vector<v1::JobStatus> jobs, client.List());
   const v1::JobStatus* unfinished = nullptr;
   for (const v1::JobStatus& job : jobs) {
-    if (!client::HasEnded(job)) unfinished = &job;
+    if (!HasEnded(job.state())) unfinished = &job;
   }
   if (options_.resume) {
     if (unfinished != nullptr) {
@@ -124,7 +125,7 @@ absl::StatusOr<std::string> JobRun::SubmitOrResume(client::JobClient& client) {
   return client.Submit(options_.request);
 }
 
-absl::StatusOr<v1::JobStatus> JobRun::CancelAndWait(Cluster& cluster, const std::string& job_id) {
+absl::StatusOr<v1::JobStatus> LocalRun::CancelAndWait(Cluster& cluster, const std::string& job_id) {
   client::JobClient client(ClientOptions(cluster));
   // Ends the wait below if the job does not end in time.
   absl::Mutex mu;
