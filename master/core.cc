@@ -167,7 +167,7 @@ void MasterCore::OnDeath(const Membership::Death& death, const Now& now) {
     const std::string message = absl::StrCat(death.name, " lost (", death.reason, ")");
     jobs_.AddEvent(run->record(), message, now.wall);
     if (run->AwaitPs(death.incarnation, now) || run->WorkerLost(death.incarnation, now)) continue;
-    run->End({RunEnd::kRestart, "ProcessLost", message, "", ""}, now);
+    run->End(RunEnd::Restart("ProcessLost", message), now);
   }
 }
 
@@ -279,7 +279,7 @@ absl::Status MasterCore::Cancel(const std::string& job_id, const Now& now) {
   record->set_cancel(true);
   jobs_.AddEvent(record, "cancelled by a user", now.wall);
   if (JobRun* const run = RunOf(record)) {
-    run->End({RunEnd::kFailed, kCancelled, "cancelled by a user", "", ""}, now);
+    run->End(RunEnd::Failed(kCancelled, "cancelled by a user"), now);
   } else {
     jobs_.Move(record, v1::FAILED, kCancelled, "cancelled by a user", now.wall);
   }

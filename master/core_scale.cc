@@ -56,7 +56,7 @@ absl::StatusOr<MasterCore::OtherPs> MasterCore::CheckScalePs(const v1::ScaleRequ
         absl::StrCat("job ", request.job_id(), ": ", to, " ps, expected 1 to ", kMaxProcesses));
   }
   const JobRun* const run = RunOf(record);
-  if (run != nullptr && !run->options().final_checkpoint.empty()) {
+  if (run != nullptr && run->options().OnlyMeasures()) {
     return refused("has trained, and measures its model");
   }
   return OtherPs{.from = from, .to = to, .drain = std::move(drain)};

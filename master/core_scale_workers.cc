@@ -43,7 +43,7 @@ absl::Status MasterCore::ScaleWorkers(const std::string& job_id, uint32_t worker
       WithContext(ValidateWorkers(status.spec(), workers), absl::StrCat("job ", job_id)));
   TESSERA_RETURN_IF_ERROR(CheckQuota(status.spec(), workers));
   JobRun* const run = RunOf(record);
-  if (run != nullptr && !run->options().final_checkpoint.empty()) {
+  if (run != nullptr && run->options().OnlyMeasures()) {
     return refused("has trained, and measures its model");
   }
   if (run != nullptr) run->ScaleWorkers(/*are_here=*/false);

@@ -126,11 +126,11 @@ void JobRun::End(RunEnd end, const Now& now) {
 }
 
 void JobRun::Fail(absl::string_view reason, absl::string_view message, const Now& now) {
-  End({RunEnd::kFailed, std::string(reason), std::string(message), "", ""}, now);
+  End(RunEnd::Failed(std::string(reason), std::string(message)), now);
 }
 
 void JobRun::Restart(absl::string_view reason, absl::string_view message, const Now& now) {
-  End({RunEnd::kRestart, std::string(reason), std::string(message), "", ""}, now);
+  End(RunEnd::Restart(std::string(reason), std::string(message)), now);
 }
 
 std::vector<v1::FileRecords> JobRun::FilesOf(absl::string_view split) const {

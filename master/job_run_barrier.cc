@@ -341,8 +341,8 @@ void JobRun::Conclude(const Now& now) {
   status().set_total_steps(position_.step());  // was an estimate: windows differ between epochs
   if (!HasSplit("test")) return Succeed(now);
   if (result == last_checkpoint_) return BeginEvaluation("test", Wanted::kFinalTest, now);
-  End({RunEnd::kFinalize, "", absl::StrCat("measuring the best model, ", result), result,
-       last_checkpoint_},
+  End(RunEnd::Finalize(absl::StrCat("measuring the best model, ", result), result,
+                       last_checkpoint_),
       now);
 }
 
@@ -373,7 +373,7 @@ void JobRun::Succeed(const Now& now) {
     absl::StrAppend(&message, message.empty() ? "" : "; ", aside,
                     " records set aside (see the events)");
   }
-  End({RunEnd::kSucceeded, "", message, status().checkpoint(), ""}, now);
+  End(RunEnd::Succeeded(message), now);
 }
 
 }  // namespace tessera::master

@@ -11,7 +11,7 @@
 namespace tessera::master {
 
 bool JobRun::Trains() const {
-  return record_->status().task() != v1::PREDICT && options_.final_checkpoint.empty();
+  return record_->status().task() != v1::PREDICT && !options_.OnlyMeasures();
 }
 
 bool JobRun::Logged() const {

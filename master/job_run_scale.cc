@@ -257,12 +257,8 @@ void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
   next.ps = move_->to();
   next.owner = move_->owner();
   next.take_up = std::move(take_up);
-  End({.kind = RunEnd::kRescale,
-       .reason = "",
-       .message = absl::StrCat(scaling.partitions(), " partitions have moved (", how, ")"),
-       .checkpoint = "",
-       .fallback_checkpoint = "",
-       .next = std::move(next)},
+  End(RunEnd::Rescale(absl::StrCat(scaling.partitions(), " partitions have moved (", how, ")"),
+                      std::move(next)),
       now);
 }
 

@@ -31,7 +31,7 @@ void JobRun::FindOrOpen(const Now& now) {
   }
   Enter(Phase::kFinding, now);
   FindCheckpoint find;
-  if (!options_.final_checkpoint.empty()) {
+  if (options_.OnlyMeasures()) {
     find.folder = options_.final_checkpoint;
     find.own = true;
   } else if (record_->has_run()) {
@@ -49,8 +49,8 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   for (const std::string& skipped : result.skipped) {
     jobs_->AddEvent(record_, absl::StrCat("damaged checkpoint left out: ", skipped), now.wall);
   }
-  const bool own = options_.final_checkpoint.empty() && record_->has_run();
-  const bool first = !own && options_.final_checkpoint.empty();
+  const bool own = !options_.OnlyMeasures() && record_->has_run();
+  const bool first = !own && !options_.OnlyMeasures();
   if (TookFallback(result.status, now)) return;
   if (own && absl::IsNotFound(result.status)) {
     if (const std::string& had = status().checkpoint(); !had.empty()) {
@@ -112,7 +112,7 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   }
   // The run that measures the final model goes on counting bad records where training stopped, not
   // where the best model was cut.
-  if (!options_.final_checkpoint.empty()) {
+  if (options_.OnlyMeasures()) {
     position_.set_bad_records(status().bad_records());
     position_.set_set_aside_records(status().set_aside_records());
   }
@@ -129,10 +129,10 @@ bool JobRun::TookFallback(const absl::Status& status, const Now& now) {
   if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return false;
   const std::string& last = options_.fallback_checkpoint;
   SetResult(last);
-  End({RunEnd::kFinalize, "",
-       absl::StrCat("the best model, ", options_.final_checkpoint, ", cannot be read (",
-                    status.message(), "); the last one, ", last, ", is the result"),
-       last, ""},
+  End(RunEnd::Finalize(
+          absl::StrCat("the best model, ", options_.final_checkpoint, ", cannot be read (",
+                       status.message(), "); the last one, ", last, ", is the result"),
+          last, ""),
       now);
   return true;
 }
@@ -144,7 +144,7 @@ void JobRun::Open(const Now& now) {
     owner_ = EvenOwners(partition_count_, static_cast<uint32_t>(options_.ps.size()));
   }
   ShowShares();
-  if (options_.final_checkpoint.empty()) {
+  if (!options_.OnlyMeasures()) {
     // Evaluations that an earlier run made after its last checkpoint are made again.
     *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
     status().set_step(position_.step());
@@ -196,7 +196,7 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
     // The rows to take over are gone with the generation before.
     if (takes_up && options_.take_up->generation > 0) return Restart("PsFailed", message, now);
     const bool own = !start_folder_.empty() && start_folder_ != spec().start().checkpoint();
-    if (absl::IsDataLoss(result.status) && own && options_.final_checkpoint.empty()) {
+    if (absl::IsDataLoss(result.status) && own && !options_.OnlyMeasures()) {
       // Go back one checkpoint further.
       *record_->add_damaged() = start_folder_;
       jobs_->AddEvent(record_, absl::StrCat("checkpoint ", start_folder_, " is damaged: ", message),
@@ -211,7 +211,7 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
     return Restart("PsFailed", message, now);
   }
   opened_ = true;
-  if (!options_.final_checkpoint.empty()) {
+  if (options_.OnlyMeasures()) {
     // Measured below.
   } else if (takes_up) {
     jobs_->AddEvent(
@@ -305,7 +305,7 @@ void JobRun::OnCounted(const std::string& split, const v1::UnitResult& result, c
 
 void JobRun::AfterCounting(const Now& now) {
   if (status().task() == v1::PREDICT) return Enter(Phase::kPredicting, now);
-  if (!options_.final_checkpoint.empty()) {
+  if (options_.OnlyMeasures()) {
     last_checkpoint_ = options_.final_checkpoint;
     return BeginEvaluation("test", Wanted::kFinalTest, now);
   }

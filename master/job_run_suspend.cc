@@ -14,7 +14,7 @@ void JobRun::Suspend(const Now& now) {
   if (end_.has_value()) return;
   PutMoveOff();
   if ((plan_ == nullptr && !Unsaved()) || Measures()) {
-    return End({RunEnd::kSuspended, "", absl::StrCat("at step ", status().step()), "", ""}, now);
+    return End(RunEnd::Suspended(absl::StrCat("at step ", status().step())), now);
   }
   GoToBarrier(now);
 }
@@ -78,8 +78,7 @@ bool JobRun::EndsHere() const {
 bool JobRun::EndAtBarrier(const Now& now) {
   if (!EndsHere() || last_checkpoint_step_ != position_.step()) return false;
   if (Suspending()) {
-    End({RunEnd::kSuspended, "",
-         absl::StrCat("at step ", position_.step(), " (", last_checkpoint_, ")"), "", ""},
+    End(RunEnd::Suspended(absl::StrCat("at step ", position_.step(), " (", last_checkpoint_, ")")),
         now);
     return true;
   }
@@ -103,14 +102,10 @@ bool JobRun::EndAtBarrier(const Now& now) {
                         .last_checkpoint_step = last_checkpoint_step_,
                         .last_checkpoint_at = last_checkpoint_at_,
                         .since = barrier_since_};
-  End({.kind = RunEnd::kRescale,
-       .reason = "",
-       .message = absl::StrCat("goes from ", options_.workers.size(), " to ", next.workers.size(),
-                               " workers at step ", position_.step()),
-       .checkpoint = "",
-       .fallback_checkpoint = "",
-       .next = std::move(next)},
-      now);
+  const std::string message =
+      absl::StrCat("goes from ", options_.workers.size(), " to ", next.workers.size(),
+                   " workers at step ", position_.step());
+  End(RunEnd::Rescale(message, std::move(next)), now);
   return true;
 }
 

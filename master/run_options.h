@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -66,6 +67,9 @@ struct RunOptions {
   // A step takes seconds at most, but reading a unit's records before its first step may take
   // minutes on slow disks.
   absl::Duration stuck_after = absl::Minutes(10);
+
+  // Training is over, and the run only measures the model of final_checkpoint.
+  bool OnlyMeasures() const { return !final_checkpoint.empty(); }
 };
 
 // How a run ended.
@@ -78,12 +82,35 @@ struct RunEnd {
     kRescale,    // go on with other ps or workers: a new generation with the options `next`
     kSuspended,  // at a barrier whose checkpoint is committed, or before anything was done
   };
+  static RunEnd Succeeded(std::string message) {
+    return {.kind = kSucceeded, .message = std::move(message)};
+  }
+  static RunEnd Failed(std::string reason, std::string message) {
+    return {.kind = kFailed, .reason = std::move(reason), .message = std::move(message)};
+  }
+  static RunEnd Restart(std::string reason, std::string message) {
+    return {.kind = kRestart, .reason = std::move(reason), .message = std::move(message)};
+  }
+  // `fallback`: RunOptions::fallback_checkpoint.
+  static RunEnd Finalize(std::string message, std::string checkpoint, std::string fallback) {
+    return {.kind = kFinalize,
+            .message = std::move(message),
+            .checkpoint = std::move(checkpoint),
+            .fallback_checkpoint = std::move(fallback)};
+  }
+  static RunEnd Rescale(std::string message, RunOptions next) {
+    return {.kind = kRescale, .message = std::move(message), .next = std::move(next)};
+  }
+  static RunEnd Suspended(std::string message) {
+    return {.kind = kSuspended, .message = std::move(message)};
+  }
+
   Kind kind = kFailed;
-  std::string reason;  // CamelCase
-  std::string message;
-  std::string checkpoint;
-  std::string fallback_checkpoint;
-  std::optional<RunOptions> next = {};
+  std::string reason = {};  // CamelCase
+  std::string message = {};
+  std::string checkpoint = {};           // of kFinalize
+  std::string fallback_checkpoint = {};  // of kFinalize
+  std::optional<RunOptions> next = {};   // of kRescale
 };
 
 }  // namespace tessera::master
