@@ -8,7 +8,7 @@
 #include "cuda/rows/pooling.h"
 #include "worker/data/batch.h"
 #include "worker/embedding.h"
-#include "worker/parameter_client.h"
+#include "worker/key_router.h"
 #include "worker/row_slots.h"
 
 namespace tessera::worker {

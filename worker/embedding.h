@@ -9,7 +9,7 @@
 #include "worker/data/batch.h"
 #include "worker/data/unique_keys.h"
 #include "worker/dense/model.h"
-#include "worker/parameter_client.h"
+#include "worker/key_router.h"
 
 namespace tessera::worker {
 

@@ -6,7 +6,7 @@
 #include "absl/types/span.h"
 #include "tessera/v1/ring.pb.h"
 #include "worker/cancellation.h"
-#include "worker/parameter_client.h"
+#include "worker/push_progress.h"
 #include "worker/rank_directory.h"
 #include "worker/ring_partials.h"
 #include "worker/ring_share.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "worker/parameter_client.h"
+#include "worker/key_router.h"
 
 namespace tessera::worker {
 

@@ -1,5 +1,6 @@
+#include "worker/key_router.h"
+
 #include "common/partition.h"
-#include "worker/parameter_client.h"
 
 namespace tessera::worker {
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,19 +9,14 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/task_pool.h"
-#include "tessera/v1/cluster.pb.h"
 #include "tessera/v1/parameter_service.pb.h"
 #include "worker/cancellation.h"
+#include "worker/key_router.h"
 #include "worker/ps_directory.h"
+#include "worker/push_progress.h"
 #include "worker/status_board.h"
 
 namespace tessera::worker {
-
-// Distinct keys in the order of the ps that own them: ps p's are keys[begin[p] .. begin[p + 1]).
-struct RoutedKeys {
-  std::vector<uint64_t> keys;
-  std::vector<uint32_t> begin;  // [number of ps + 1]
-};
 
 // Rows of one table for a pull to fill.
 struct TableRows {
@@ -54,23 +48,6 @@ class PendingCall {
   virtual absl::Status Wait() = 0;
   // Whether Wait would return without waiting for a ps.
   virtual bool Done() const = 0;
-};
-
-// How far a rank's pushes, which are numbered, have come. Some ps may have pushes from `next` to
-// `end`.
-struct PushProgress {
-  uint64_t next = 0;  // every ps has all pushes below; some ps lacks this one
-  uint64_t end = 0;   // no ps has this push or a later one
-
-  // From the answers of all ps, of which there is at least one.
-  static PushProgress Of(absl::Span<const v1::ProgressResponse> answers) {
-    PushProgress progress = {.next = answers[0].next_push(), .end = answers[0].end_push()};
-    for (const v1::ProgressResponse& answer : answers) {
-      progress.next = std::min(progress.next, answer.next_push());
-      progress.end = std::max(progress.end, answer.end_push());
-    }
-    return progress;
-  }
 };
 
 // The data plane as a worker sees it: each call goes to every ps, with all tables in it.
@@ -120,20 +97,5 @@ std::unique_ptr<ParameterClient> NewGrpcParameterClient(const v1::CallHeader& he
                                                         Cancellation* cancellation,
                                                         bool share_memory,
                                                         TaskPool* pool = nullptr);
-
-// Orders keys by the ps that own them. position[i]: where keys[i] is in the result.
-class KeyRouter {
- public:
-  explicit KeyRouter(const v1::PartitionMap& partitions)
-      : owner_(partitions.owner().begin(), partitions.owner().end()),
-        ps_count_(static_cast<uint32_t>(partitions.ps_size())) {}
-  uint32_t ps_count() const { return ps_count_; }
-  void Route(absl::Span<const uint64_t> keys, RoutedKeys* routed,
-             std::vector<uint32_t>* position) const;
-
- private:
-  const std::vector<uint32_t> owner_;
-  const uint32_t ps_count_;
-};
 
 }  // namespace tessera::worker

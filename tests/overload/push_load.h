@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "common/rpc/channels.h"
 #include "worker/cancellation.h"
-#include "worker/parameter_client.h"
+#include "worker/key_router.h"
 #include "worker/ps_directory.h"
 #include "worker/status_board.h"
 
