@@ -11,7 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "worker/card_batch.h"
 #include "worker/data/batch.h"
-#include "worker/embedding.h"
+#include "worker/key_preparer.h"
 #include "worker/parameter_client.h"
 
 namespace tessera::worker {

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <type_traits>
 
+#include "worker/pooling.h"
+
 namespace tessera::worker {
 
 std::vector<PoolingGroup> PoolingGroups(const EmbeddingPlan& plan) {

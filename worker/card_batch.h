@@ -7,7 +7,8 @@
 
 #include "cuda/rows/pooling.h"
 #include "worker/data/batch.h"
-#include "worker/embedding.h"
+#include "worker/embedding_plan.h"
+#include "worker/key_preparer.h"
 #include "worker/key_router.h"
 #include "worker/row_slots.h"
 

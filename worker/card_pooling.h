@@ -13,7 +13,7 @@
 #include "worker/batch_pipeline.h"
 #include "worker/card_batch.h"
 #include "worker/dense/executor.h"
-#include "worker/embedding.h"
+#include "worker/embedding_plan.h"
 #include "worker/kept_rows.h"
 #include "worker/parameter_client.h"
 

@@ -14,6 +14,7 @@
 #include "worker/dense/model_inputs.h"
 #include "worker/device.h"
 #include "worker/onnx/onnx_file.h"
+#include "worker/pooling.h"
 #include "worker/sample_groups.h"
 
 namespace tessera::worker {

@@ -8,7 +8,7 @@
 #include "cuda/stream.h"
 #include "worker/batch_pipeline.h"
 #include "worker/card_optimizer.h"
-#include "worker/embedding.h"
+#include "worker/embedding_plan.h"
 #include "worker/row_slots.h"
 #include "worker/worker_metrics.h"
 

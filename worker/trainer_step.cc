@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "common/window.h"
+#include "worker/pooling.h"
 #include "worker/sample_groups.h"
 #include "worker/trainer.h"
 

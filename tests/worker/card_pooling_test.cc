@@ -8,6 +8,7 @@
 #include "common/metrics/metrics.h"
 #include "common/partition.h"
 #include "tests/worker/zoo_testing.h"
+#include "worker/pooling.h"
 
 namespace tessera::worker::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/embedding.h"
+#include "worker/embedding_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +7,8 @@
 #include "common/partition.h"
 #include "common/random.h"
 #include "gtest/gtest.h"
+#include "worker/key_preparer.h"
+#include "worker/pooling.h"
 
 namespace tessera::worker {
 namespace {

@@ -1,10 +1,8 @@
-#include "worker/embedding.h"
+#include "worker/pooling.h"
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
-#include <string>
+#include <vector>
 
 namespace tessera::worker {
 namespace {
@@ -83,56 +81,6 @@ float PoolingScale(v1::Pooling pooling, uint32_t n) {
       return n == 0 ? 0.0f : 1.0f / std::sqrt(static_cast<float>(n));
     default:
       return 1.0f;
-  }
-}
-
-EmbeddingPlan::EmbeddingPlan(const v1::JobSpec& spec, absl::Span<const Model::Input> inputs) {
-  std::vector<const v1::ColumnSpec*> sparse;
-  for (const v1::ColumnSpec& column : spec.data().columns()) {
-    if (column.role() == v1::SPARSE) sparse.push_back(&column);
-  }
-  std::map<std::vector<uint32_t>, size_t> known;
-  std::set<std::string> done;
-  for (const Model::Input& first : inputs) {
-    if (!done.insert(first.table).second) continue;
-    Lookup& lookup = lookups_.emplace_back();
-    lookup.table = first.table_index;
-    lookup.dim = first.dim;
-    lookup.wire_bfloat16 =
-        spec.tables(static_cast<int>(first.table_index)).wire_type() == v1::BFLOAT16;
-    KeySet key_set;
-    std::map<size_t, size_t> fields;  // by input: its number of fields so far
-    for (uint32_t c = 0; c < sparse.size(); ++c) {
-      const auto& tables = sparse[c]->table();
-      if (std::find(tables.begin(), tables.end(), first.table) == tables.end()) continue;
-      const bool sequence = sparse[c]->pooling() == v1::SEQUENCE;
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        if (inputs[i].table != first.table) continue;
-        if (inputs[i].sequence != (sequence ? sparse[c]->name() : "")) continue;
-        const size_t dim = first.dim;
-        key_set.columns.push_back(c);
-        lookup.fields.push_back({.pooling = sparse[c]->pooling(),
-                                 .input = i,
-                                 .at = sequence ? 0 : fields[i]++ * dim,
-                                 .sample_floats = inputs[i].fields * dim});
-      }
-    }
-    const auto [it, is_new] = known.emplace(key_set.columns, key_sets_.size());
-    lookup.key_set = it->second;
-    if (is_new) key_sets_.push_back(std::move(key_set));
-  }
-}
-
-void KeyPreparer::Prepare(const Batch& batch, std::vector<BatchKeys>* keys) {
-  keys->resize(plan_->key_sets().size());
-  for (size_t s = 0; s < keys->size(); ++s) {
-    BatchKeys& out = (*keys)[s];
-    std::vector<const SparseColumn*> columns;
-    for (uint32_t c : plan_->key_sets()[s].columns) columns.push_back(&batch.sparse[c]);
-    deduplicator_.Run(columns, &unique_);
-    router_->Route(unique_.keys, &out.routed, &position_);
-    out.row.resize(unique_.inverse.size());
-    for (size_t i = 0; i < out.row.size(); ++i) out.row[i] = position_[unique_.inverse[i]];
   }
 }
 
