@@ -48,13 +48,4 @@ Part EvenPart(uint64_t n, uint32_t rank, uint32_t ranks);
 uint64_t SyncSteps(uint64_t n, uint32_t batch_size, uint32_t ranks);
 uint64_t SyncStepSamples(uint64_t n, uint32_t batch_size, uint32_t ranks, uint64_t i);
 
-// For a unit of training: the step of a batch; the batch of a step; how many of the window's
-// `records` are in its batches [begin, end).
-uint64_t StepOf(const v1::Train& unit, uint64_t batch);
-uint64_t BatchOf(const v1::Train& unit, uint64_t step);
-uint64_t RecordsOfBatches(const v1::Train& unit, uint64_t begin, uint64_t end, uint64_t records);
-// Whether a batch is set aside; and how many records the unit's other batches have.
-bool IsSetAside(const v1::Train& unit, uint64_t batch);
-uint64_t RecordsToTrain(const v1::Train& unit, uint64_t records);
-
 }  // namespace tessera

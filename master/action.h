@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/job/evaluation.h"
+#include "common/job/scores.h"
 #include "tessera/v1/checkpoint.pb.h"
 #include "tessera/v1/parameter_service.pb.h"
 

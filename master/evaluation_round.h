@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/job/evaluation.h"
+#include "common/job/scores.h"
 #include "tessera/v1/work.pb.h"
 
 namespace tessera::master {

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/checkpoint/manifest.h"
-#include "common/job/evaluation.h"
-#include "common/schedule.h"
+#include "common/evaluation_rules.h"
+#include "common/job/metric_names.h"
 #include "master/job_run.h"
 
 namespace tessera::master {

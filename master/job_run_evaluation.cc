@@ -7,10 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/evaluation_rules.h"
 #include "common/job/defaults.h"
-#include "common/job/evaluation.h"
+#include "common/job/metric_names.h"
+#include "common/job/scores.h"
 #include "common/log.h"
-#include "common/schedule.h"
 #include "master/job_run.h"
 #include "master/plan_parts.h"
 

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/train_unit.h"
 #include "common/window.h"
 #include "master/job_run.h"
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/window.h"
 #include "master/training_plan.h"
 
 // Parts that the sync and the async form of TrainingPlan share.

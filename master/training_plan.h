@@ -8,7 +8,6 @@
 
 #include "absl/status/statusor.h"
 #include "common/ids.h"
-#include "common/window.h"
 #include "tessera/v1/checkpoint.pb.h"
 #include "tessera/v1/job.pb.h"
 #include "tessera/v1/master_state.pb.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/file_system.h"
 #include "common/job/defaults.h"
-#include "common/job/evaluation.h"
+#include "common/job/scores.h"
 #include "common/log.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"

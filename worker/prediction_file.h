@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/file_system.h"
-#include "common/job/evaluation.h"
+#include "common/job/scores.h"
 
 namespace tessera::worker {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/job/evaluation.h"
+#include "common/job/scores.h"
 #include "tessera/v1/work.pb.h"
 #include "worker/data/data_source.h"
 #include "worker/job_context.h"

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
+#include "common/train_unit.h"
 #include "worker/trainer.h"
 
 namespace tessera::worker {

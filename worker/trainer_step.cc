@@ -10,6 +10,7 @@
 #include "common/job/tasks.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "common/train_unit.h"
 #include "common/window.h"
 #include "worker/pooling.h"
 #include "worker/sample_groups.h"

@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "common/job/defaults.h"
 #include "common/job/device.h"
-#include "common/job/evaluation.h"
+#include "common/job/metric_names.h"
 #include "common/job/optimizer.h"
 #include "common/job/validate_parts.h"
 #include "common/math/metrics/evaluation_metrics.h"

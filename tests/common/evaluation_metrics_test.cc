@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/job/evaluation.h"
+#include "common/job/metric_names.h"
+#include "common/job/scores.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

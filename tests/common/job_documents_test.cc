@@ -8,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "common/job/evaluation.h"
 #include "common/job/tasks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

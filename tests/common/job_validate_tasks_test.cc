@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/evaluation.h"
+#include "common/job/metric_names.h"
 #include "common/job/validate.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"

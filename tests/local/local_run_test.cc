@@ -16,7 +16,7 @@
 #include "common/config/override.h"
 #include "common/config/yaml_job.h"
 #include "common/file_system.h"
-#include "common/job/evaluation.h"
+#include "common/job/metric_names.h"
 #include "common/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

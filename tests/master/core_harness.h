@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/train_unit.h"
 #include "common/version.h"
 #include "common/window.h"
 #include "gmock/gmock.h"

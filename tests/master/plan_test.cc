@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/random.h"
+#include "common/window.h"
 #include "tests/master/plan_testing.h"
 
 namespace tessera::master {

@@ -9,9 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
 #include "common/job/dense_layout.h"
-#include "common/job/evaluation.h"
 #include "common/partition.h"
 #include "common/rpc/status.h"
+#include "common/train_unit.h"
+#include "common/window.h"
 #include "tests/simulator/master_node.h"
 #include "tests/simulator/ps_node.h"
 

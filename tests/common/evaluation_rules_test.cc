@@ -1,6 +1,5 @@
-#include "common/schedule.h"
+#include "common/evaluation_rules.h"
 
-#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -12,83 +11,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-TEST(ScheduleValue, IsOneWithoutASchedule) {
-  for (uint64_t step : {uint64_t{0}, uint64_t{1} << 40, ~uint64_t{0}}) {
-    EXPECT_EQ(ScheduleValue({}, step), 1);
-  }
-}
-
-TEST(ScheduleValue, RisesFromOneStepsShareToOneDuringWarmUp) {
-  v1::ScheduleSpec spec;
-  spec.set_warmup_steps(4);
-  std::vector<double> values;
-  for (uint64_t step = 0; step < 6; ++step) values.push_back(ScheduleValue(spec, step));
-  EXPECT_THAT(values, testing::ElementsAre(0.25, 0.5, 0.75, 1, 1, 1));
-}
-
-TEST(ScheduleValue, DecaysAsAPolynomialToItsEndAndStaysThere) {
-  v1::ScheduleSpec spec;
-  spec.set_decay_start(10);
-  spec.set_decay_steps(4);
-  EXPECT_EQ(ScheduleValue(spec, 9), 1);
-  EXPECT_EQ(ScheduleValue(spec, 10), 1);
-  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 11), 0.75 * 0.75);  // the power is 2 unless it is set
-  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 13), 0.25 * 0.25);
-  EXPECT_EQ(ScheduleValue(spec, 14), 0);
-  EXPECT_EQ(ScheduleValue(spec, ~uint64_t{0}), 0);
-  spec.set_power(1);
-  spec.set_end(0.5f);
-  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 11), 0.5 + 0.5 * 0.75);
-  EXPECT_EQ(ScheduleValue(spec, 14), 0.5);
-  EXPECT_EQ(ScheduleValue(spec, 1000), 0.5);
-}
-
-TEST(ScheduleValue, MultipliesWarmUpAndDecayWhereTheyMeet) {
-  v1::ScheduleSpec spec;
-  spec.set_warmup_steps(4);
-  spec.set_decay_steps(4);
-  spec.set_power(1);
-  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 1), 0.5 * 0.75);
-}
-
-TEST(ScheduleValue, FallsAlongACosine) {
-  v1::ScheduleSpec spec;
-  spec.set_decay(v1::COSINE);
-  spec.set_decay_start(10);
-  spec.set_decay_steps(6);
-  EXPECT_EQ(ScheduleValue(spec, 10), 1);
-  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 12), 0.75);  // cos(pi / 3) = 1 / 2
-  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 13), 0.5);
-  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 14), 0.25);
-  EXPECT_EQ(ScheduleValue(spec, 16), 0);
-  EXPECT_EQ(ScheduleValue(spec, 1000), 0);
-  spec.set_end(0.5f);
-  EXPECT_DOUBLE_EQ(ScheduleValue(spec, 12), 0.875);
-  EXPECT_EQ(ScheduleValue(spec, 16), 0.5);
-}
-
-TEST(ScheduleValue, FallsInStairsAtEveryNthStep) {
-  v1::ScheduleSpec spec;
-  spec.mutable_step()->set_every(3);
-  spec.mutable_step()->set_factor(0.5f);
-  std::vector<double> values;
-  for (uint64_t step = 0; step < 7; ++step) values.push_back(ScheduleValue(spec, step));
-  EXPECT_THAT(values, testing::ElementsAre(1, 1, 1, 0.5, 0.5, 0.5, 0.25));
-  EXPECT_EQ(ScheduleValue(spec, ~uint64_t{0}), 0);
-}
-
-TEST(ScheduleValue, FallsInStairsAtTheStepsNamed) {
-  v1::ScheduleSpec spec;
-  spec.set_warmup_steps(2);
-  spec.mutable_step()->set_factor(0.25f);
-  spec.mutable_step()->add_at(2);
-  spec.mutable_step()->add_at(5);
-  std::vector<double> values;
-  for (uint64_t step = 0; step < 7; ++step) values.push_back(ScheduleValue(spec, step));
-  EXPECT_THAT(values, testing::ElementsAre(0.5, 1, 0.25, 0.25, 0.25, 0.0625, 0.0625));
-}
-
-class Rules : public testing::Test {
+class EvaluationRulesTest : public testing::Test {
  protected:
   EvaluationOutcome Evaluate(double metric) {
     const EvaluationOutcome outcome =
@@ -103,7 +26,7 @@ class Rules : public testing::Test {
   EvaluationRules rules_;
 };
 
-TEST_F(Rules, CutToATenthOnEveryMissAndStopAfterTwoInARow) {
+TEST_F(EvaluationRulesTest, CutToATenthOnEveryMissAndStopAfterTwoInARow) {
   plateau_.set_factor(0.1f);
   plateau_.set_patience(1);
   stopping_.set_patience(2);
@@ -124,7 +47,7 @@ TEST_F(Rules, CutToATenthOnEveryMissAndStopAfterTwoInARow) {
   EXPECT_EQ(rules_.best, 0.96);
 }
 
-TEST_F(Rules, DoNothingUnlessAskedFor) {
+TEST_F(EvaluationRulesTest, DoNothingUnlessAskedFor) {
   for (double metric : {0.5, 0.4, 0.3, 0.2, 0.1}) {
     const EvaluationOutcome outcome = Evaluate(metric);
     EXPECT_EQ(outcome.improved, metric == 0.5);
@@ -133,7 +56,7 @@ TEST_F(Rules, DoNothingUnlessAskedFor) {
   EXPECT_EQ(rules_.plateau_scale, 1);
 }
 
-TEST_F(Rules, WaitForThePatienceBetweenCutsAndKeepTheMinimum) {
+TEST_F(EvaluationRulesTest, WaitForThePatienceBetweenCutsAndKeepTheMinimum) {
   plateau_.set_factor(0.5f);
   plateau_.set_patience(2);
   plateau_.set_minimum(0.2f);
@@ -144,7 +67,7 @@ TEST_F(Rules, WaitForThePatienceBetweenCutsAndKeepTheMinimum) {
   EXPECT_NEAR(rules_.plateau_scale, 0.2, 1e-7);
 }
 
-TEST_F(Rules, FollowALossDownwards) {
+TEST_F(EvaluationRulesTest, FollowALossDownwards) {
   higher_is_better_ = false;
   stopping_.set_patience(1);
   EXPECT_TRUE(Evaluate(0.7).improved);
@@ -153,7 +76,7 @@ TEST_F(Rules, FollowALossDownwards) {
   EXPECT_EQ(rules_.best, 0.6);
 }
 
-TEST_F(Rules, MeasureSmallStepsAgainstTheBestThatCounted) {
+TEST_F(EvaluationRulesTest, MeasureSmallStepsAgainstTheBestThatCounted) {
   stopping_.set_min_delta(0.125f);
   EXPECT_TRUE(Evaluate(1).improved);
   EXPECT_FALSE(Evaluate(1.0625).improved);
@@ -161,7 +84,7 @@ TEST_F(Rules, MeasureSmallStepsAgainstTheBestThatCounted) {
   EXPECT_FALSE(Evaluate(1.1875).improved);
 }
 
-TEST_F(Rules, CountAnUndefinedMetricNeitherWay) {
+TEST_F(EvaluationRulesTest, CountAnUndefinedMetricNeitherWay) {
   stopping_.set_patience(3);
   plateau_.set_factor(0.5f);
   plateau_.set_patience(2);
@@ -181,7 +104,7 @@ TEST_F(Rules, CountAnUndefinedMetricNeitherWay) {
   EXPECT_TRUE(Evaluate(0.5).stop);
 }
 
-TEST_F(Rules, SurviveACheckpoint) {
+TEST_F(EvaluationRulesTest, SurviveACheckpoint) {
   plateau_.set_factor(0.5f);
   stopping_.set_patience(5);
   for (double metric : {0.5, 0.4, 0.6, 0.5, 0.5}) Evaluate(metric);
