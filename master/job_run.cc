@@ -23,8 +23,9 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
              MaxLeadOf(record->status().spec().consistency()), now.monotonic),
       partition_count_(options_.partitions),
       replicas_(jobs, record, &options_.ps, [this](uint32_t part) { return lost_.contains(part); }),
-      counted_by_(options_.workers.size()),
-      last_checkpoint_at_(now.monotonic) {
+      split_counts_(static_cast<uint32_t>(options_.workers.size())),
+      last_checkpoint_at_(now.monotonic),
+      predictions_(static_cast<uint32_t>(options_.workers.size())) {
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
     if (options_.workers[r].incarnation == 0) watch_.Lost(Rank(r), 0, now.monotonic);
   }

@@ -18,12 +18,14 @@
 #include "master/job_table.h"
 #include "master/membership.h"
 #include "master/now.h"
+#include "master/prediction_parts.h"
 #include "master/progress.h"
 #include "master/ps_move.h"
 #include "master/rank_watch.h"
 #include "master/replicas.h"
 #include "master/run_options.h"
 #include "master/slow_processes.h"
+#include "master/split_counts.h"
 #include "master/state_log.h"
 #include "master/training_plan.h"
 #include "master/unit_desk.h"
@@ -226,7 +228,10 @@ class JobRun {
   // job_run_barrier.cc: between units of training.
   void BeginTraining(const Now& now);
   void Advance(const Now& now);
-  void CheckpointIfDue(const Now& now);
+  // Does what is next at a barrier whose evaluation is done, given up or not due: moves rows, cuts
+  // a checkpoint, waits for the one that is being written, or leaves the barrier. Called again when
+  // that is done.
+  void ContinueBarrier(const Now& now);
   // A folder other than those of the checkpoints that the job may return to.
   std::string NewCheckpointFolder() const;
   void BeginCheckpoint(const Now& now);
@@ -436,8 +441,7 @@ class JobRun {
   };
   std::optional<CutAgain> cut_again_;
 
-  std::vector<std::string> to_count_;    // splits that nobody has taken
-  std::vector<std::string> counted_by_;  // by rank: the split that it counts
+  SplitCounts split_counts_;
 
   v1::Position position_;  // at the last barrier
   std::vector<v1::Evaluation> evaluations_;
@@ -484,8 +488,7 @@ class JobRun {
   absl::Duration last_checkpoint_at_;
   // The run's values in the state log, by key; for ranks, which change one by one, only the keys.
   std::map<std::string, std::string> logged_;
-  uint32_t predicted_ = 0;  // ranks that have got their part
-  uint32_t predictions_done_ = 0;
+  PredictionParts predictions_;
 };
 
 }  // namespace tessera::master

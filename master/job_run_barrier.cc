@@ -77,7 +77,7 @@ void JobRun::Advance(const Now& now) {
       if (EvaluationDue() && !EndsSoon()) {
         return BeginEvaluation("validation", Wanted::kBarrier, now);
       }
-      return CheckpointIfDue(now);
+      return ContinueBarrier(now);
     }
     case Phase::kEvaluating:
       if (!round_->done()) return;
@@ -98,7 +98,7 @@ void JobRun::Advance(const Now& now) {
       }
       return;
     case Phase::kPredicting:
-      if (predictions_done_ < options_.workers.size()) return;
+      if (!predictions_.done()) return;
       status().set_checkpoint(start_folder_);
       return Succeed(now);
     default:
@@ -106,7 +106,7 @@ void JobRun::Advance(const Now& now) {
   }
 }
 
-void JobRun::CheckpointIfDue(const Now& now) {
+void JobRun::ContinueBarrier(const Now& now) {
   const bool best = improved_ && spec().checkpoint().keep_best();
   // The checkpoint of this step was cut before the step's model was measured.
   if (best && last_checkpoint_step_ == position_.step()) {
@@ -234,7 +234,7 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     if (Logged()) TellOfCheckpoint();
   }
   // A barrier that waited cuts its own checkpoint now, or the job is at its end.
-  if (phase_ == Phase::kAwaitingWrite) CheckpointIfDue(now);
+  if (phase_ == Phase::kAwaitingWrite) ContinueBarrier(now);
 }
 
 void JobRun::TellOfCheckpoint() {

@@ -74,7 +74,7 @@ void JobRun::GiveUpEvaluation(const Now& now) {
                   absl::StrCat("the evaluation of step ", position_.step(),
                                " is given up, and made when the job goes on"),
                   now.wall);
-  CheckpointIfDue(now);
+  ContinueBarrier(now);
 }
 
 void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
@@ -96,7 +96,7 @@ void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
     return Succeed(now);
   }
   FollowRules(evaluation, now);
-  CheckpointIfDue(now);
+  ContinueBarrier(now);
 }
 
 void JobRun::TellErrors(const ActionResult& result, const Now& now) {

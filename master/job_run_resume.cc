@@ -155,7 +155,7 @@ void JobRun::Resume(const Now& now) {
     wanted_behind_ = std::move(find);
   }
   if (!state.to_checkpoint()) return Advance(now);
-  if (!writing_.has_value()) return CheckpointIfDue(now);
+  if (!writing_.has_value()) return ContinueBarrier(now);
   Enter(Phase::kAwaitingWrite, now);
 }
 
@@ -174,7 +174,7 @@ void JobRun::OnSought(const ActionResult& result, const Now& now) {
     }
     position_.set_best_checkpoint(lost.best_before);
   }
-  if (phase_ == Phase::kAwaitingWrite) return CheckpointIfDue(now);
+  if (phase_ == Phase::kAwaitingWrite) return ContinueBarrier(now);
   jobs_->AddEvent(record_,
                   absl::StrCat("the checkpoint of step ", lost.step,
                                ", which the master had under way, is cut again at a later step"),

@@ -133,7 +133,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
   if (!move_.has_value()) {
     const bool one_more = Copies(Lane::kForeground) ||
                           (wanted_.has_value() && std::holds_alternative<CopyPartitions>(*wanted_));
-    if (phase_ == Phase::kMoving && !one_more) CheckpointIfDue(now);
+    if (phase_ == Phase::kMoving && !one_more) ContinueBarrier(now);
     return;
   }
   const bool at_barrier = phase_ == Phase::kMoving;
@@ -145,7 +145,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
                     now.wall);
     move_->GoByCheckpoint();
     status().mutable_scaling()->set_phase("switching");
-    if (at_barrier) return CheckpointIfDue(now);
+    if (at_barrier) return ContinueBarrier(now);
     return RequestMoveBarrier();
   }
   if (!result.status.ok()) {
@@ -154,7 +154,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
     } else {
       GiveUpScaling(result.status.message(), now);
     }
-    if (at_barrier) CheckpointIfDue(now);
+    if (at_barrier) ContinueBarrier(now);
     return;
   }
   v1::Scaling& scaling = *status().mutable_scaling();
@@ -162,7 +162,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
   scaling.set_bytes(scaling.bytes() + result.bytes);
   if (lane == Lane::kForeground && !lost_.empty()) {
     CopyAnew(now);
-    return CheckpointIfDue(now);
+    return ContinueBarrier(now);
   }
   if (lane == Lane::kForeground) {
     const bool best = improved_ && spec().checkpoint().keep_best();
@@ -171,7 +171,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
   move_->RoundDone(result.bytes);
   if (at_barrier) {
     move_->EndRounds();
-    return CheckpointIfDue(now);
+    return ContinueBarrier(now);
   }
   // A checkpoint that was cut again has taken the marks, and is written in the copies' lane.
   if (writing_.has_value()) return CopyAnew(now);

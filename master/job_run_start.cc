@@ -250,21 +250,19 @@ void JobRun::BeginCounting(const Now& now) {
     const bool counted =
         std::any_of(record_->files().begin(), record_->files().end(),
                     [split](const v1::SplitFiles& files) { return files.split() == split; });
-    if (HasSplit(split) && !counted) to_count_.push_back(split);
+    if (HasSplit(split) && !counted) split_counts_.Add(split);
   }
-  if (to_count_.empty()) AfterCounting(now);
+  if (split_counts_.done()) AfterCounting(now);
 }
 
 std::optional<v1::NextWorkResponse> JobRun::NextCount(Rank rank) {
-  if (to_count_.empty()) return std::nullopt;
-  const std::string split = to_count_.front();
-  to_count_.erase(to_count_.begin());
-  const v1::SplitSpec& files = split == "train"        ? spec().data().train()
-                               : split == "validation" ? spec().data().validation()
-                                                       : spec().data().test();
+  const std::optional<std::string> split = split_counts_.Next(rank);
+  if (!split.has_value()) return std::nullopt;
+  const v1::SplitSpec& files = *split == "train"        ? spec().data().train()
+                               : *split == "validation" ? spec().data().validation()
+                                                        : spec().data().test();
   v1::NextWorkResponse unit;
   *unit.mutable_count()->mutable_patterns() = files.files();
-  counted_by_[rank.value()] = split;
   return unit;
 }
 
@@ -299,9 +297,7 @@ void JobRun::OnCounted(const std::string& split, const v1::UnitResult& result, c
   jobs_->AddEvent(record_,
                   absl::StrCat(split, ": ", records, " records in ", result.files_size(), " files"),
                   now.wall);
-  const bool counting = std::any_of(counted_by_.begin(), counted_by_.end(),
-                                    [](const std::string& by) { return !by.empty(); });
-  if (to_count_.empty() && !counting) AfterCounting(now);
+  if (split_counts_.done()) AfterCounting(now);
 }
 
 void JobRun::AfterCounting(const Now& now) {

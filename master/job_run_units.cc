@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/train_unit.h"
 #include "common/window.h"
 #include "master/job_run.h"
@@ -121,18 +120,8 @@ std::optional<v1::NextWorkResponse> JobRun::NextUnit(Rank rank, absl::Duration n
       return unit;
     }
     case Phase::kPredicting: {
-      // One part per rank, in the order in which the ranks ask.
-      const uint32_t parts = static_cast<uint32_t>(options_.workers.size());
-      if (predicted_ == parts) return std::nullopt;
-      const std::vector<v1::RecordRange> all = AllRecords(FilesOf("test"));
-      const Part part = EvenPart(CountRecords(all), predicted_, parts);
-      for (v1::RecordRange& range : SliceRanges(all, part.begin, part.end)) {
-        *unit.mutable_predict()->add_ranges() = std::move(range);
-      }
-      const std::string& output = record_->status().output();
-      unit.mutable_predict()->set_output(
-          parts == 1 ? output : absl::StrFormat("%s-%05d-of-%05d", output, predicted_, parts));
-      ++predicted_;
+      if (predictions_.handed_out()) return std::nullopt;
+      *unit.mutable_predict() = predictions_.Next(FilesOf("test"), record_->status().output());
       return unit;
     }
     default:
@@ -152,7 +141,7 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
   desk_.Complete(rank);
   ++options_.counts->units_done;
   if (held.has_count()) {
-    return OnCounted(std::exchange(counted_by_[rank.value()], ""), result, now);
+    return OnCounted(split_counts_.Counted(rank), result, now);
   }
   if (held.has_train()) {
     plan_->Done(rank, result);
@@ -175,7 +164,7 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
     if (first) CountBadRecords(result, now);
   }
   if (held.has_predict()) {
-    ++predictions_done_;
+    predictions_.PartDone();
     CountBadRecords(result, now);
   }
   if (!end_.has_value()) Advance(now);
