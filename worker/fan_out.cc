@@ -6,15 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/backoff.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/rpc/status.h"
 
 namespace tessera::worker {
 namespace {
-
-constexpr absl::Duration kFirstBackoff = absl::Milliseconds(50);
-constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
 // Has no text, which would itself take memory; Describe adds it.
 absl::Status NoMemory() { return absl::ResourceExhaustedError(""); }
@@ -189,7 +187,7 @@ bool FanOut::Done() const {
 
 absl::Status FanOut::Wait() {
   const absl::Duration give_up = SystemClock().Monotonic() + options_.retry_for;
-  absl::Duration backoff = kFirstBackoff;
+  Backoff backoff({.first = absl::Milliseconds(50), .seed = options_.seed});
   size_t done_before = 0;
   // Over all tries: the status says since when the call has failed, however often it is repeated.
   std::optional<StatusBoard::Wait> failing;
@@ -221,9 +219,8 @@ absl::Status FanOut::Wait() {
       failing.emplace(board_, std::string(passing->message()));
     }
     // A peer that answers some of the legs is not the one to be spared.
-    if (done > std::exchange(done_before, done)) backoff = kFirstBackoff;
-    if (!cancellation_->SleepFor(backoff)) return CancelledStatus();
-    backoff = std::min(backoff * 2, kMaxBackoff);
+    if (done > std::exchange(done_before, done)) backoff.Reset();
+    if (!cancellation_->SleepFor(backoff.Next())) return CancelledStatus();
     Requeue();
     StartAll();
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -46,6 +47,8 @@ class FanOut final : public PendingCall {
     absl::Duration retry_for = kTenMinutes;
     // Deadline of one attempt of one leg; a pull may wait for other ranks that long.
     absl::Duration attempt = absl::Seconds(20);
+    // Of the waits between tries (Backoff): different in each worker, e.g. its incarnation.
+    uint64_t seed = 0;
     // Makes the first messages, peer by peer, while the caller goes on; null: the constructor makes
     // them.
     TaskPool* pool = nullptr;

@@ -104,7 +104,8 @@ absl::StatusOr<bool> GradientRing::Reduce(uint64_t number, bool contributes,
                {{.peer = behind,
                  .message = [request] { return wire::ToBytes(request); },
                  .take = [](const grpc::ByteBuffer&) { return absl::OkStatus(); }}},
-               options_.board, options_.cancellation, FanOut::Options());
+               options_.board, options_.cancellation,
+               FanOut::Options{.seed = options_.header.incarnation()});
   absl::Status status = TakeAll(step);
   if (status.ok()) {
     options_.partials->SetTaken();
@@ -146,7 +147,8 @@ absl::Status GradientRing::TakeAll(Step& step) {
     }
   }
   return FanOut(absl::StrCat("partial sums of step ", step.number), kTakePartial, options_.ranks,
-                std::move(legs), options_.board, options_.cancellation, FanOut::Options())
+                std::move(legs), options_.board, options_.cancellation,
+                FanOut::Options{.seed = options_.header.incarnation()})
       .Wait();
 }
 

@@ -261,6 +261,7 @@ class GrpcParameterClient final : public ParameterClient {
                                        absl::Duration retry_for = FanOut::kTenMinutes) {
     // More legs than ps: messages are large, and worth more than one thread.
     const FanOut::Options options = {.retry_for = retry_for,
+                                     .seed = header_.incarnation(),
                                      .pool = legs.size() > ps_.size() ? pool_ : nullptr};
     return std::make_unique<FanOut>(std::move(what), std::move(method), &ps_, std::move(legs),
                                     board_, cancellation_, options);

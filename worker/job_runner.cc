@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/backoff.h"
 #include "common/file_system.h"
 #include "common/job/defaults.h"
 #include "common/job/scores.h"
@@ -20,8 +21,11 @@ namespace {
 
 constexpr absl::Duration kLongPoll = absl::Seconds(2);
 constexpr absl::Duration kCallTimeout = absl::Seconds(15);
-// Makes a new channel after so many failed calls to the master: 200 ms apart, so about 5 s.
-constexpr int kReconnectEvery = 25;
+// The waits between calls to a master that does not answer.
+constexpr absl::Duration kFirstWait = absl::Milliseconds(200);
+constexpr absl::Duration kLongestWait = absl::Milliseconds(500);
+// Makes a new channel after so many failed calls to the master: with these waits, about 5 s.
+constexpr int kReconnectEvery = 15;
 // Takes a refusal for the master's word after so many in a row. A single one may be how gRPC
 // reports a master that stops (CANCELLED) or a connection that broke (UNKNOWN, INTERNAL).
 constexpr int kRefusals = 3;
@@ -92,6 +96,7 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
     request.set_end_push(std::max(trainer_->progress().end, gradients_end_));
     request.set_card_trains(context_->card_trains());
   }
+  Backoff backoff({.first = kFirstWait, .longest = kLongestWait, .seed = options_.incarnation});
   int failures = 0;
   int refusals = 0;
   while (true) {
@@ -116,7 +121,7 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
       SPDLOG_WARN("asking the master for work fails: {}", std::string(status.message()));
       master_ = v1::WorkService::NewStub(options_.connect_master());
     }
-    if (!options_.cancellation->SleepFor(absl::Milliseconds(200))) return CancelledStatus();
+    if (!options_.cancellation->SleepFor(backoff.Next())) return CancelledStatus();
   }
 }
 
