@@ -11,30 +11,33 @@
 #include "common/task_pool.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/dense_models.h"
+#include "worker/dense/buffer.h"
 #include "worker/dense/gemm.h"
 #include "worker/dense/prepared_product.h"
 
 namespace tessera::bench {
 namespace {
 
-void FillNormal(uint64_t seed, std::vector<float>* values) {
-  for (size_t i = 0; i < values->size(); ++i) (*values)[i] = 0.5f * RandomNormal(seed, i);
+void FillNormal(uint64_t seed, worker::Buffer* values) {
+  for (size_t i = 0; i < values->size(); ++i) values->data()[i] = 0.5f * RandomNormal(seed, i);
 }
 
 // The products of a step, one after another: forward, weights' gradients, inputs' gradients but
-// those of layers that read data alone.
+// those of layers that read data alone. In memory like an executor's.
 class Products {
  public:
   Products(const DenseShape& shape, TaskPool* pool)
       : batch_(shape.batch), precision_(shape.precision), pool_(pool) {
     for (const DenseLayer& size : DenseLayers(shape)) {
       Layer& layer = layers_.emplace_back(Layer{size, {}, {}, {}, {}, {}});
-      const auto at_batch = [&](int64_t width) { return static_cast<size_t>(batch_ * width); };
-      layer.x.resize(at_batch(layer.in));
-      layer.dx.resize(at_batch(layer.in));
-      layer.y.resize(at_batch(layer.out));
-      layer.w.resize(static_cast<size_t>(layer.in * layer.out));
-      layer.dw.resize(layer.w.size());
+      const auto at_batch = [&](int64_t width) {
+        return worker::Buffer(static_cast<size_t>(batch_ * width));
+      };
+      layer.x = at_batch(layer.in);
+      layer.dx = at_batch(layer.in);
+      layer.y = at_batch(layer.out);
+      layer.w = worker::Buffer(static_cast<size_t>(layer.in * layer.out));
+      layer.dw = worker::Buffer(layer.w.size());
       FillNormal(layers_.size(), &layer.x);
       FillNormal(layers_.size() + 50, &layer.w);
     }
@@ -56,7 +59,7 @@ class Products {
 
  private:
   struct Layer : DenseLayer {
-    std::vector<float> x, y, dx, w, dw;
+    worker::Buffer x, y, dx, w, dw;
   };
 
   const int64_t batch_;
