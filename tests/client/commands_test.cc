@@ -483,6 +483,27 @@ TEST_F(CommandsTest, MetricsPrintsTheTextOfAServer) {
   EXPECT_EQ(Run({"metrics"}), 2);
 }
 
+TEST_F(CommandsTest, MetricsTellsProcessesApartByLabels) {
+  MetricsRegistry registry;
+  registry.AddCounter("things_total", "Things.").Increment(3);
+  registry.AddCounter("calls_total", "Calls.", {{"call", "Pull"}}).Increment(2);
+  MetricsService service(&registry);
+  const auto server =
+      RpcServer::Start({.listen = "ps:1", .in_process = &master_.channels}, {&service});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(Run({"metrics", "ps:1", "--label", "node=ps-0", "--label", R"(as=a "\)"}), 0)
+      << err_;
+  EXPECT_THAT(out_, HasSubstr("# HELP things_total Things.\n# TYPE things_total counter\n"));
+  EXPECT_THAT(out_, HasSubstr(R"(things_total{node="ps-0",as="a \"\\"} 3)"));
+  EXPECT_THAT(out_, HasSubstr(R"(calls_total{node="ps-0",as="a \"\\",call="Pull"} 2)"));
+  EXPECT_EQ(Run({"metrics", "ps:1", "--label", "call=mine"}), 2);
+  EXPECT_THAT(err_, HasSubstr("--label call=mine: calls_total has a label of that name"));
+  for (const char* wrong : {"process", "=x", "1a=x", "a-b=x"}) {
+    EXPECT_EQ(Run({"metrics", "ps:1", "--label", wrong}), 2) << wrong;
+    EXPECT_THAT(err_, HasSubstr("is not NAME=VALUE")) << wrong;
+  }
+}
+
 TEST_F(CommandsTest, DataIsOfNoMoreSamplesThanHelpSays) {
   for (const char* command : {"generate", "behaviour"}) {
     for (const char* split : {"--samples", "--validation", "--test"}) {
