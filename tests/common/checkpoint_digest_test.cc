@@ -11,14 +11,14 @@
 namespace tessera {
 namespace {
 
-constexpr char kFolder[] = "job/step-000000000012";
+constexpr char kStepFolder[] = "job/step-000000000012";
 
 std::string DigestOf(const std::vector<TestTable>& tables, uint32_t partitions = 16,
                      uint32_t parts = 1) {
   FaultFileSystem fs;
-  const absl::Status written = WriteTestCheckpoint(fs, kFolder, tables, partitions, parts);
+  const absl::Status written = WriteTestCheckpoint(fs, kStepFolder, tables, partitions, parts);
   EXPECT_TRUE(written.ok()) << written;
-  const auto digest = DigestCheckpoint(fs, kFolder);
+  const auto digest = DigestCheckpoint(fs, kStepFolder);
   EXPECT_TRUE(digest.ok()) << digest.status();
   return digest.value_or("");
 }
@@ -64,20 +64,20 @@ TEST(Digest, ChangesWithEveryFloatKeyNameAndShape) {
 
 TEST(Digest, RefusesEveryChangedByteOfEveryFile) {
   FaultFileSystem fs;
-  ASSERT_TRUE(WriteTestCheckpoint(fs, kFolder, SmallModel(), 4, 2).ok());
+  ASSERT_TRUE(WriteTestCheckpoint(fs, kStepFolder, SmallModel(), 4, 2).ok());
   for (const std::string& path : fs.Files()) {
     const std::string good = fs.Content(path);
     for (size_t i = 0; i < good.size(); ++i) {
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ 2);
       fs.SetContent(path, bad);
-      const absl::Status status = DigestCheckpoint(fs, kFolder).status();
+      const absl::Status status = DigestCheckpoint(fs, kStepFolder).status();
       ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << path << " byte " << i;
       ASSERT_THAT(std::string(status.message()), testing::HasSubstr(path));
     }
     fs.SetContent(path, good);
   }
-  EXPECT_TRUE(DigestCheckpoint(fs, kFolder).ok());
+  EXPECT_TRUE(DigestCheckpoint(fs, kStepFolder).ok());
 }
 
 TEST(Digest, IsTheSameOnARealDisk) {
@@ -93,14 +93,14 @@ TEST(Digest, IsTheSameOnARealDisk) {
 TEST(Digest, RefusesRowsThatAreMissingOrThereTwice) {
   const std::vector<TestTable> tables = SmallModel();
   FaultFileSystem fs;
-  ASSERT_TRUE(WriteTestCheckpoint(fs, kFolder, tables, 4, 2).ok());
-  auto manifest = ReadManifest(fs, kFolder);
+  ASSERT_TRUE(WriteTestCheckpoint(fs, kStepFolder, tables, 4, 2).ok());
+  auto manifest = ReadManifest(fs, kStepFolder);
   ASSERT_TRUE(manifest.ok());
   const auto digest_with = [&](auto change) {
     v1::CheckpointManifest changed = *manifest;
     change(changed);
-    EXPECT_TRUE(WriteManifest(fs, kFolder, changed).ok());
-    return DigestCheckpoint(fs, kFolder).status().code();
+    EXPECT_TRUE(WriteManifest(fs, kStepFolder, changed).ok());
+    return DigestCheckpoint(fs, kStepFolder).status().code();
   };
   const auto kDataLoss = absl::StatusCode::kDataLoss;
   EXPECT_EQ(digest_with([](auto& m) { m.mutable_files()->RemoveLast(); }), kDataLoss);
