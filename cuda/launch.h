@@ -17,6 +17,8 @@
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
+
+#include "cuda/native.h"
 // Put before a loop without stores: the loads of four rounds run at once.
 #define TESSERA_UNROLL _Pragma("unroll 4")
 #else
@@ -53,10 +55,6 @@ namespace internal {
 constexpr int kThreads = 256, kWarp = 32, kSlices = kThreads / kWarp;
 // A warp reduces a row of up to this length, a block a longer one.
 constexpr int64_t kWarpColumns = 1024;
-
-inline cudaStream_t Native(const Stream& stream) {
-  return static_cast<cudaStream_t>(stream.native());
-}
 
 template <typename F>
 __global__ void ForEachKernel(int64_t n, F f) {

@@ -2,15 +2,11 @@
 // first.
 #include <cuda_runtime_api.h>
 
+#include "cuda/native.h"
 #include "cuda/staging_buffer.h"
 
 namespace tessera::cuda {
 namespace {
-
-cudaStream_t Work(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
-cudaStream_t Copies(const Stream& stream) {
-  return static_cast<cudaStream_t>(stream.native_copies());
-}
 
 cudaEvent_t Event(void* event) { return static_cast<cudaEvent_t>(event); }
 
@@ -31,8 +27,8 @@ StagingBuffer::StagingBuffer(Stream& stream) : stream_(stream) {
 }
 
 StagingBuffer::~StagingBuffer() {
-  cudaStreamSynchronize(Copies(stream_));
-  cudaStreamSynchronize(Work(stream_));
+  cudaStreamSynchronize(NativeCopies(stream_));
+  cudaStreamSynchronize(Native(stream_));
   if (copied_ != nullptr) cudaEventDestroy(Event(copied_));
   if (read_ != nullptr) cudaEventDestroy(Event(read_));
   cudaGetLastError();  // it would be the next launch's
@@ -45,22 +41,22 @@ void StagingBuffer::AwaitCopiesHere() {
 
 void StagingBuffer::CopyPart(size_t begin, size_t end) {
   stream_.Check("a copy that waits for its work",
-                cudaStreamWaitEvent(Copies(stream_), Event(read_), 0));
+                cudaStreamWaitEvent(NativeCopies(stream_), Event(read_), 0));
   if (!stream_.status().ok()) return;
   stream_.Check(
       "a copy to it beside its work",
       cudaMemcpyAsync(device_.data() + begin, host_.data() + begin, (end - begin) * sizeof(float),
-                      cudaMemcpyHostToDevice, Copies(stream_)));
-  stream_.Check("the end of a copy to it", cudaEventRecord(Event(copied_), Copies(stream_)));
+                      cudaMemcpyHostToDevice, NativeCopies(stream_)));
+  stream_.Check("the end of a copy to it", cudaEventRecord(Event(copied_), NativeCopies(stream_)));
 }
 
 void StagingBuffer::LetWorkAwaitCopies() {
   stream_.Check("work that waits for copies",
-                cudaStreamWaitEvent(Work(stream_), Event(copied_), 0));
+                cudaStreamWaitEvent(Native(stream_), Event(copied_), 0));
 }
 
 void StagingBuffer::LetCopiesAwaitWork() {
-  stream_.Check("the end of work on it", cudaEventRecord(Event(read_), Work(stream_)));
+  stream_.Check("the end of work on it", cudaEventRecord(Event(read_), Native(stream_)));
 }
 
 }  // namespace tessera::cuda

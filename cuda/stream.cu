@@ -10,11 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "cuda/dense/product_plans.h"
 #include "cuda/memory.h"
+#include "cuda/native.h"
 
 namespace tessera::cuda {
 namespace {
-
-cudaStream_t Native(const Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
 // What can be had of it: a card without room for a context says only how much memory it has.
 std::string RoomOf(int device) {
@@ -65,7 +64,7 @@ Stream::~Stream() {
   if (native_ != nullptr) cudaStreamSynchronize(Native(*this));
   cudaFree(scratch_);
   product_plans_.reset();
-  if (native_copies_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(native_copies_));
+  if (native_copies_ != nullptr) cudaStreamDestroy(NativeCopies(*this));
   if (native_ != nullptr) cudaStreamDestroy(Native(*this));
   cudaGetLastError();  // what failed here is no error of another stream's work
 }

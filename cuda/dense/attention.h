@@ -36,7 +36,8 @@ struct AttentionGradients {
   float* key;
   float* value;
 };
-// Computes the gradients from y and dy. Overwrites the weights.
+// Computes the gradients from y and dy. Overwrites the weights. Uses the stream's scratch if there
+// are more queries than floats in a block's memory (ForEachGroup of launch.h).
 void AttentionBackward(Stream& stream, const AttentionShape& shape, const float* query,
                        const float* key, const float* value, const float* y, const float* dy,
                        float* weights, const AttentionGradients& gradients);

@@ -12,7 +12,8 @@ void BatchNormalization(Stream& stream, const float* x, int64_t rows, int64_t wi
                         const float* mean, const float* inverse, const float* weight,
                         const float* bias, float* y);
 
-// dweight = sum dy (x - mean) * inverse and dbias = sum dy, over the rows.
+// dweight = sum dy (x - mean) * inverse and dbias = sum dy, over the rows. Uses the
+// stream's scratch.
 void BatchNormalizationParameterGradients(Stream& stream, const float* x, int64_t rows,
                                           int64_t width, const float* mean, const float* inverse,
                                           const float* dy, float* dweight, float* dbias);

@@ -7,7 +7,7 @@
 namespace tessera::cuda {
 
 // Mean, biased variance and 1 / sqrt(variance + epsilon) of each column of x [rows, width], to
-// moments [3, width]. Without rows mean and variance are 0.
+// moments [3, width]. Without rows mean and variance are 0. Uses the stream's scratch.
 void MeasureBatch(Stream& stream, const float* x, int64_t rows, int64_t width, float epsilon,
                   float* moments);
 

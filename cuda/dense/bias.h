@@ -10,7 +10,7 @@ namespace tessera::cuda {
 void AddBias(Stream& stream, const float* x, const float* bias, float* y, int64_t rows,
              int64_t width);
 
-// sum [width] of dy [rows, width] over the rows.
+// sum [width] of dy [rows, width] over the rows. Uses the stream's scratch.
 void BiasGradient(Stream& stream, const float* dy, float* sum, int64_t rows, int64_t width);
 
 }  // namespace tessera::cuda

@@ -11,12 +11,12 @@ namespace tessera::cuda {
 void Dice(Stream& stream, const float* x, int64_t rows, int64_t width, const float* mean,
           const float* inverse, const float* alpha, float* y, float* p);
 
-// dalpha [width] = the gradient of alpha, summed over the rows.
+// dalpha [width] = the gradient of alpha, summed over the rows. Uses the stream's scratch.
 void DiceAlphaGradient(Stream& stream, const float* x, int64_t rows, int64_t width, const float* p,
                        const float* dy, float* dalpha);
 
 // dx if mean and inverse were measured over x. `room` is [2, width] and holds anything. dx may be
-// dy.
+// dy. Uses the stream's scratch.
 void DiceBackward(Stream& stream, const float* x, int64_t rows, int64_t width, const float* mean,
                   const float* inverse, const float* alpha, const float* p, const float* dy,
                   float* dx, float* room);

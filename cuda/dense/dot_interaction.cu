@@ -27,8 +27,8 @@ struct Sums {
 // In shared memory the numbers d of all fields of a sample lie side by side, with zeros up to a
 // multiple of four fields. A thread computes the products of four fields with four.
 template <int kFloats>
-void Products(Stream& stream, const float* v, float* y, int64_t batch, int fields, int dim,
-              bool self) {
+void PairProducts(Stream& stream, const float* v, float* y, int64_t batch, int fields, int dim,
+                  bool self) {
   const int pairs = FieldPair::RowBegin(fields, self), field_packs = Packs(fields);
   const int packs = dim / kFloats, stride = field_packs * kPackFloats;
   const int products_at = dim * stride;
@@ -69,8 +69,8 @@ void Products(Stream& stream, const float* v, float* y, int64_t batch, int field
 // four columns; its diagonal counts twice or not at all. A thread computes kFloats numbers of four
 // fields' gradients.
 template <int kFloats>
-void Gradients(Stream& stream, const float* v, const float* dy, float* dv, int64_t batch,
-               int fields, int dim, bool self) {
+void PairGradients(Stream& stream, const float* v, const float* dy, float* dv, int64_t batch,
+                   int fields, int dim, bool self) {
   using Some = Pack<kFloats>;
   const int pairs = FieldPair::RowBegin(fields, self), field_packs = Packs(fields);
   const int packs = dim / kFloats, stride = field_packs * kPackFloats;
@@ -120,17 +120,18 @@ void Gradients(Stream& stream, const float* v, const float* dy, float* dv, int64
 void DotInteraction(Stream& stream, const float* v, float* y, int64_t batch, int64_t fields,
                     int64_t dim, bool self) {
   const int of_fields = static_cast<int>(fields), of_dim = static_cast<int>(dim);
-  if (InPacks(dim, v)) return Products<kPackFloats>(stream, v, y, batch, of_fields, of_dim, self);
-  Products<1>(stream, v, y, batch, of_fields, of_dim, self);
+  if (InPacks(dim, v))
+    return PairProducts<kPackFloats>(stream, v, y, batch, of_fields, of_dim, self);
+  PairProducts<1>(stream, v, y, batch, of_fields, of_dim, self);
 }
 
 void DotInteractionBackward(Stream& stream, const float* v, const float* dy, float* dv,
                             int64_t batch, int64_t fields, int64_t dim, bool self) {
   const int of_fields = static_cast<int>(fields), of_dim = static_cast<int>(dim);
   if (InPacks(dim, v, dv)) {
-    return Gradients<kPackFloats>(stream, v, dy, dv, batch, of_fields, of_dim, self);
+    return PairGradients<kPackFloats>(stream, v, dy, dv, batch, of_fields, of_dim, self);
   }
-  Gradients<1>(stream, v, dy, dv, batch, of_fields, of_dim, self);
+  PairGradients<1>(stream, v, dy, dv, batch, of_fields, of_dim, self);
 }
 
 }  // namespace tessera::cuda

@@ -5,7 +5,7 @@
 
 namespace tessera::cuda {
 
-// math::Gru over sequences. `planes` is [5, batch, places, units].
+// math::Gru over sequences. `planes` is [5, batch, places, units]. Both use the stream's scratch.
 //
 // Starts from h = 0. On entry the first three planes hold the input's part of the gates z, r and n,
 // without bias. Afterwards they hold z, r and n, and the other planes u_n and the state before each

@@ -14,6 +14,8 @@ struct LayerNormalizationShape {
   int64_t period;
 };
 
+// All three functions use the stream's scratch.
+
 // y = xhat * weight + bias, xhat being each row standardised (math::Standardization). xhat [rows,
 // width] and inverse [rows] are kept for the gradients; null: nobody needs them. y may be x.
 void LayerNormalization(Stream& stream, const LayerNormalizationShape& shape, float epsilon,

@@ -5,7 +5,7 @@
 
 namespace tessera::cuda {
 
-// math::Lstm over sequences. `planes` is [6, batch, places, units].
+// math::Lstm over sequences. `planes` is [6, batch, places, units]. Both use the stream's scratch.
 //
 // Starts from h = 0 and m = 0. On entry the first four planes hold the input's part of the gates i,
 // o, f and c, without bias. Afterwards they hold the gates, and the other planes the memory after

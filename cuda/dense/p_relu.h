@@ -14,7 +14,7 @@ void PRelu(Stream& stream, const float* x, const float* slope, float* y, int64_t
 void PReluGradient(Stream& stream, const float* x, const float* slope, const float* dy, float* dx,
                    int64_t rows, int64_t width);
 
-// dslope [width] = the sum of dy min(x, 0) over the rows.
+// dslope [width] = the sum of dy min(x, 0) over the rows. Uses the stream's scratch.
 void PReluSlopeGradient(Stream& stream, const float* x, const float* dy, float* dslope,
                         int64_t rows, int64_t width);
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cuda/memory.h"
+#include "cuda/native.h"
 
 namespace tessera::cuda {
 namespace {
@@ -134,7 +135,7 @@ class Timer {
  private:
   void Record(cudaEvent_t event) {
     if (!stream_.status().ok()) return;
-    stream_.Check("a timer", cudaEventRecord(event, static_cast<cudaStream_t>(stream_.native())));
+    stream_.Check("a timer", cudaEventRecord(event, Native(stream_)));
   }
 
   Stream& stream_;
@@ -310,8 +311,7 @@ cublasStatus_t ProductPlans::Multiply(const Product& product, const cublasLtMatm
   if (description.status() != CUBLAS_STATUS_SUCCESS) return description.status();
   return cublasLtMatmul(handle_, &plan->operation, &epilogue.alpha, product.b.data, &plan->a,
                         product.a.data, &plan->b, &beta, c, &plan->c, c, &plan->c, &algorithm,
-                        workspace_.data(), kWorkspaceBytes,
-                        static_cast<cudaStream_t>(stream_.native()));
+                        workspace_.data(), kWorkspaceBytes, Native(stream_));
 }
 
 }  // namespace tessera::cuda

@@ -6,6 +6,8 @@
 
 namespace tessera::cuda {
 
+// Both use the stream's scratch.
+
 // Softmax along the second axis of x [outer, n, inner] (math::Softmax). y may be x.
 void Softmax(Stream& stream, const float* x, float* y, int64_t outer, int64_t n, int64_t inner);
 
