@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cuda/memory.h"
 #include "cuda/stream.h"
 
@@ -23,10 +25,12 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int) {
       "this build has no CUDA; build with cmake --preset cuda, or set the device to cpu");
 }
 
-std::unique_ptr<Stream> Stream::Emulated() {
+std::unique_ptr<Stream> Stream::Emulated(uint64_t memory_bytes) {
   std::unique_ptr<Stream> stream(new Stream(-1));
-  stream->memory_bytes_ =
+  const uint64_t machine_bytes =
       static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  stream->memory_bytes_ = memory_bytes == 0 ? machine_bytes : memory_bytes;
+  stream->bytes_in_use_ = std::make_shared<uint64_t>(0);
   return stream;
 }
 
@@ -95,19 +99,22 @@ void Stream::Zero(float* to, size_t floats) {
 }
 
 // Each call gets a block of its own of exactly the size asked for, so that AddressSanitizer sees
-// writes beside it.
+// writes beside it; it holds what spoils every sum that reads it too soon.
 float* Stream::Scratch(size_t floats) {
   if (floats > scratch_floats_) {
     if (capturing_) Fail(absl::FailedPreconditionError("it takes scratch"));
-    scratch_floats_ = floats;
+    scratch_floats_ = GrownScratch(floats);
     ++scratch_taken_;
   }
+  float* block = nullptr;
   if (capturing_) {
-    return capture_->scratch.emplace_back(std::make_unique<float[]>(floats)).get();
+    block = capture_->scratch.emplace_back(std::make_unique<float[]>(floats)).get();
+  } else {
+    delete[] scratch_;
+    scratch_ = block = new float[floats];
   }
-  delete[] scratch_;
-  scratch_ = new float[floats];
-  return scratch_;
+  Emulate([=] { std::fill(block, block + floats, std::numeric_limits<float>::signaling_NaN()); });
+  return block;
 }
 
 absl::StatusOr<CapturedWork> Stream::Capture(absl::FunctionRef<void()> give) {
@@ -130,10 +137,24 @@ void Stream::Replay(const CapturedWork& work) {
 
 Memory::Memory(Stream& stream, Where where, size_t floats) : where_(where) {
   if (floats == 0 || !stream.status().ok()) return;
+  if (where == Where::kDevice) {
+    const uint64_t bytes = floats * sizeof(float), used = *stream.bytes_in_use();
+    if (bytes > stream.memory_bytes() - used) {
+      stream.Fail(absl::ResourceExhaustedError(absl::StrCat(
+          "the emulated card: ", bytes, " bytes of its memory; ", stream.memory_bytes() - used,
+          " of its ", stream.memory_bytes(), " bytes are free")));
+      return;
+    }
+    bytes_in_use_ = stream.bytes_in_use();
+    *bytes_in_use_ += bytes;
+  }
   data_ = new float[floats]();
   size_ = floats;
 }
 
-Memory::~Memory() { delete[] data_; }
+Memory::~Memory() {
+  if (bytes_in_use_ != nullptr) *bytes_in_use_ -= size_ * sizeof(float);
+  delete[] data_;
+}
 
 }  // namespace tessera::cuda

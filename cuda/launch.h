@@ -27,6 +27,16 @@
 
 namespace tessera::cuda {
 
+namespace internal {
+
+// A group's floats up to this many lie in a block's own memory: it has them without asking for
+// more.
+constexpr int kSharedFloats = 48 * 1024 / sizeof(float);
+// SumColumns sums chunks of so many rows, then the chunks, whose sums lie in scratch.
+constexpr int64_t kChunkRows = 256;
+
+}  // namespace internal
+
 // Calls f(group, i, shared) for every i below n; see ForEachGroup. i has 32 bits: a card computes
 // several times as fast with them as with 64.
 template <typename F>
@@ -226,8 +236,6 @@ void ForEachGroup(Stream& stream, const char* what, int64_t groups, int floats, 
   if (groups <= 0 || !stream.status().ok()) return;
   using namespace internal;  // NOLINT
   floats = (std::max(floats, 1) + 3) / 4 * 4;
-  // A block has this much without asking for more.
-  constexpr int kSharedFloats = 48 * 1024 / sizeof(float);
   const int at_once = std::min(kThreads / kGroupThreads, kSharedFloats / floats);
   if (at_once > 0) {
     const dim3 block(kGroupThreads, static_cast<unsigned>(at_once));
@@ -273,7 +281,7 @@ void SumColumns(Stream& stream, const char* what, int64_t rows, int64_t columns,
                 Store store) {
   if (columns <= 0 || !stream.status().ok()) return;
   using namespace internal;  // NOLINT
-  constexpr int64_t kChunkRows = 256, kMostChunks = 512;
+  constexpr int64_t kMostChunks = 512;
   int64_t chunks = std::clamp<int64_t>((rows + kChunkRows - 1) / kChunkRows, 1, kMostChunks);
   const int64_t chunk_rows = (rows + chunks - 1) / chunks;
   const auto blocks = static_cast<unsigned>((columns + kWarp - 1) / kWarp);
@@ -299,24 +307,37 @@ void SumColumns(Stream& stream, const char* what, int64_t rows, int64_t columns,
 
 #else
 
+namespace internal {
+
+// Calls f(i) for every i below n: the odd ones backwards, then the even ones forwards. Nothing may
+// depend on the order, and in this one an index that needs what one beside it has written, or has
+// not yet, finds something else, whichever of the two sides it looks to.
+template <typename F>
+void InAnyOrder(int64_t n, const F& f) {
+  for (int64_t i = n / 2 * 2 - 1; i > 0; i -= 2) f(i);
+  for (int64_t i = 0; i < n; i += 2) f(i);
+}
+
+}  // namespace internal
+
 template <typename F>
 void ForEach(Stream& stream, const char*, int64_t n, F f) {
-  stream.Emulate([=] {
-    for (int64_t i = 0; i < n; ++i) f(i);
-  });
+  stream.Emulate([=] { internal::InAnyOrder(n, f); });
 }
 
 template <typename F>
 void ForEachInRows(Stream& stream, const char*, int64_t rows, int64_t columns, F f) {
   stream.Emulate([=] {
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t column = 0; column < columns; ++column) f(row, column);
-    }
+    internal::InAnyOrder(rows, [&](int64_t row) {
+      internal::InAnyOrder(columns, [&](int64_t column) { f(row, column); });
+    });
   });
 }
 
 template <int kGroupThreads, typename... Phases>
 void ForEachGroup(Stream& stream, const char*, int64_t groups, int floats, Phases... phases) {
+  // As on a card, what scratch held before is lost.
+  if (floats > internal::kSharedFloats) stream.Scratch(static_cast<size_t>(floats));
   stream.Emulate([=] {
     std::vector<float> shared(static_cast<size_t>(floats));
     const auto run = [&shared](int64_t group, const auto& phase) {
@@ -335,25 +356,26 @@ template <typename Load, typename Combine, typename Store>
 void ReduceRows(Stream& stream, const char*, int64_t rows, int64_t columns, float identity,
                 Load load, Combine combine, Store store) {
   stream.Emulate([=] {
-    for (int64_t row = 0; row < rows; ++row) {
+    internal::InAnyOrder(rows, [&](int64_t row) {
       float value = identity;
-      for (int64_t column = 0; column < columns; ++column) {
-        value = combine(value, load(row, column));
-      }
+      internal::InAnyOrder(columns,
+                           [&](int64_t column) { value = combine(value, load(row, column)); });
       store(row, value);
-    }
+    });
   });
 }
 
 template <typename Load, typename Store>
 void SumColumns(Stream& stream, const char*, int64_t rows, int64_t columns, Load load,
                 Store store) {
+  // As on a card, what scratch held before is lost.
+  if (rows > internal::kChunkRows && columns > 0) stream.Scratch(static_cast<size_t>(columns));
   stream.Emulate([=] {
-    for (int64_t column = 0; column < columns; ++column) {
+    internal::InAnyOrder(columns, [&](int64_t column) {
       float sum = 0;
-      for (int64_t row = 0; row < rows; ++row) sum += load(row, column);
+      internal::InAnyOrder(rows, [&](int64_t row) { sum += load(row, column); });
       store(column, sum);
-    }
+    });
   });
 }
 

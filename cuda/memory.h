@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "cuda/stream.h"
@@ -31,6 +32,7 @@ class Memory {
   Where where_ = Where::kDevice;
   float* data_ = nullptr;
   size_t size_ = 0;
+  std::shared_ptr<uint64_t> bytes_in_use_;  // emulated: of the stream, if it counts there
 };
 
 }  // namespace tessera::cuda

@@ -14,6 +14,7 @@ Memory& Memory::operator=(Memory&& other) noexcept {
   std::swap(where_, other.where_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(bytes_in_use_, other.bytes_in_use_);
   return *this;
 }
 

@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
   return stream;
 }
 
-std::unique_ptr<Stream> Stream::Emulated() { return nullptr; }
+std::unique_ptr<Stream> Stream::Emulated(uint64_t) { return nullptr; }
 
 Stream::~Stream() {
   cudaSetDevice(device_);
@@ -149,11 +149,12 @@ float* Stream::Scratch(size_t floats) {
   cudaFree(std::exchange(scratch_, nullptr));
   scratch_floats_ = 0;
   void* data = nullptr;
-  Check(absl::StrCat(floats * sizeof(float), " bytes of scratch"),
-        cudaMalloc(&data, floats * sizeof(float)));
+  const size_t taken = GrownScratch(floats);
+  Check(absl::StrCat(taken * sizeof(float), " bytes of scratch"),
+        cudaMalloc(&data, taken * sizeof(float)));
   if (!status_.ok()) return nullptr;
   scratch_ = static_cast<float*>(data);
-  scratch_floats_ = floats;
+  scratch_floats_ = taken;
   ++scratch_taken_;
   return scratch_;
 }

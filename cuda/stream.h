@@ -25,16 +25,18 @@ class ProductPlans;
 // where a result is used. Not thread-safe. Two runs of the same work give the same bits.
 //
 // A build without CUDA has emulated streams, for tests. Kernels are compiled for the CPU and run at
-// once in loops; the card's memory is the machine's. A copy by StartCopyToHost arrives with
-// Synchronize; until then its target holds NaN. Capture keeps the loops. Emulation cannot show how
-// threads of a card meet.
+// once in loops, whose order is not that of the indices; the card's memory is the machine's. A copy
+// by StartCopyToHost arrives with Synchronize; until then its target holds NaN, as scratch does
+// that nothing was written to. Capture keeps the loops. Emulation cannot show how threads of a card
+// meet.
 class Stream {
  public:
   // FAILED_PRECONDITION: built without CUDA, no driver, no such card; RESOURCE_EXHAUSTED: no room
   // on it.
   static absl::StatusOr<std::unique_ptr<Stream>> New(int device);
-  // Null in a build with CUDA.
-  static std::unique_ptr<Stream> Emulated();
+  // `memory_bytes`: what all Memory of the card may take together, which is then memory_bytes(); 0:
+  // what the machine has. Null in a build with CUDA.
+  static std::unique_ptr<Stream> Emulated(uint64_t memory_bytes = 0);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -43,7 +45,7 @@ class Stream {
   void MakeCurrent();
   // The first error: INTERNAL, RESOURCE_EXHAUSTED, or one given to Fail.
   const absl::Status& status() const { return status_; }
-  // Memory of the whole card, in use or not; emulated: of the machine.
+  // Memory of the whole card, in use or not.
   uint64_t memory_bytes() const { return memory_bytes_; }
   // Waits for all work given so far.
   const absl::Status& Synchronize();
@@ -99,6 +101,8 @@ class Stream {
   bool capturing() const { return capturing_; }
   // For launch.h, emulated only: does `work`, or captures it.
   void Emulate(std::function<void()> work);
+  // For Memory, emulated only: the bytes of the card that are in use.
+  const std::shared_ptr<uint64_t>& bytes_in_use() const { return bytes_in_use_; }
   // Keeps the first error; during a capture only until the capture is refused. `code` is a
   // cudaError_t; 0 is none. Clears CUDA's own last error of the thread, so that no later launch
   // reports it.
@@ -107,6 +111,9 @@ class Stream {
 
  private:
   explicit Stream(int device) : device_(device) {}
+  // What Scratch takes for so many floats: a quarter more, so that batches that grow little by
+  // little do not take it anew each time, which waits for the card.
+  static size_t GrownScratch(size_t floats) { return floats + floats / 4; }
 
   [[maybe_unused]] const int device_;
   uint64_t memory_bytes_ = 0;
@@ -120,6 +127,8 @@ class Stream {
   float* scratch_ = nullptr;
   size_t scratch_floats_ = 0;
   uint64_t scratch_taken_ = 0;
+  // Emulated. Shared with Memory, which gives back what it took and may outlive the stream.
+  std::shared_ptr<uint64_t> bytes_in_use_;
   // Emulated: the work captured so far, and the copies started.
   EmulatedCapture* capture_ = nullptr;
   struct Arrival {
