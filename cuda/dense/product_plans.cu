@@ -86,6 +86,13 @@ class Description {
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
 };
 
+// `what` is what was tried. A card without room is not lost.
+absl::Status StatusOf(cublasStatus_t status, absl::string_view what) {
+  const std::string text = absl::StrCat("cuBLAS: ", what, ": ", cublasLtGetStatusString(status));
+  return status == CUBLAS_STATUS_ALLOC_FAILED ? absl::ResourceExhaustedError(text)
+                                              : absl::InternalError(text);
+}
+
 // Of the card; unlike Memory's it is no error of the stream where there is none.
 class ScratchForSearch {
  public:
@@ -148,10 +155,7 @@ class Timer {
 ProductPlans::ProductPlans(Stream& stream) : stream_(stream) {
   if (const cublasStatus_t status = cublasLtCreate(&handle_); status != CUBLAS_STATUS_SUCCESS) {
     cudaGetLastError();
-    const std::string text =
-        absl::StrCat("cuBLAS did not start: ", cublasLtGetStatusString(status));
-    stream.Fail(status == CUBLAS_STATUS_ALLOC_FAILED ? absl::ResourceExhaustedError(text)
-                                                     : absl::InternalError(text));
+    stream.Fail(StatusOf(status, "its start"));
   }
   workspace_ = Memory(stream, Memory::Where::kDevice, kWorkspaceFloats);
 }
@@ -196,9 +200,9 @@ bool ProductPlans::Run(const Product& product) {
   if (status != CUBLAS_STATUS_SUCCESS) {
     plans_.erase(found);
     cudaGetLastError();
-    stream_.Fail(absl::InternalError(absl::StrCat(
-        "cuBLAS: a product of ", product.m, " x ", product.k, " and ", product.k, " x ", product.n,
-        ", ", product.batch.count, " times: ", cublasLtGetStatusString(status))));
+    stream_.Fail(StatusOf(
+        status, absl::StrCat("a product of ", product.m, " x ", product.k, " and ", product.k,
+                             " x ", product.n, ", ", product.batch.count, " times")));
     return true;
   }
   return plan.finishes;
