@@ -36,8 +36,12 @@ absl::StatusOr<std::vector<cuda::Device>> FindCards(absl::string_view wish) {
 
 absl::StatusOr<OpenedDevice> Open(absl::string_view wish, const Model& model) {
   OpenedDevice opened;
-  if (wish == "emulated") {
-    opened.stream = cuda::Stream::Emulated();
+  if (absl::ConsumePrefix(&wish, "emulated")) {
+    uint64_t bytes = 0;
+    if (!wish.empty() && !(absl::ConsumePrefix(&wish, ":") && absl::SimpleAtoi(wish, &bytes))) {
+      return absl::FailedPreconditionError("expected emulated or emulated:BYTES");
+    }
+    opened.stream = cuda::Stream::Emulated(bytes);
     if (opened.stream == nullptr) return absl::FailedPreconditionError("this build uses CUDA");
   } else {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<cuda::Device> cards, FindCards(wish));

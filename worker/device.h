@@ -12,7 +12,7 @@
 namespace tessera::worker {
 
 // Wishes are "auto" (or empty), "cpu", "cuda", "cuda:N", and in builds without CUDA "emulated"
-// (cuda/stream.h), for tests.
+// (cuda/stream.h), for tests; "emulated:BYTES" is one with so much memory.
 
 // FAILED_PRECONDITION, with the reason: no job could compute there, because this machine has no
 // card or none that can run the kernels.

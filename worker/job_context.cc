@@ -116,6 +116,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
   if (stream != nullptr) stream->SearchProducts(spec.train().search_products());
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
+  TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "the dense graph on the card"));
   context->router = std::make_unique<KeyRouter>(assignment.partitions());
   if (context->executor->stream() != nullptr) {
     const v1::RowCacheSpec& cache = spec.train().row_cache();

@@ -204,6 +204,67 @@ TEST_F(ExecutorOnCuda, ReplaysStepsWithWeightsAndScaledOnesForWhatTheyAre) {
   EXPECT_EQ(card.executor.replays(), 4);
 }
 
+// Forward passes between steps of a card that trains its parameters, given or replayed.
+TEST_F(ExecutorOnCuda, PassesReadTheParametersThatTheCardKeeps) {
+  const std::unique_ptr<Model> model = MakeModel(TinyJob("dnn"));
+  std::unique_ptr<cuda::Stream> stream = Stream();
+  cuda::Stream* const borrowed = stream.get();
+  Session card(*model, nullptr, std::move(stream)), expected(*model, nullptr, Stream());
+  for (Session* session : {&card, &expected}) session->Fill(9, 2);
+  // The machine's numbers are older than the card's, and the host's copy holds them.
+  const std::vector<float> before = card.Forward();
+  card.executor.KeepParametersOnCard(true);
+  for (uint64_t seed = 3; seed < 7; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::vector<float> kept = Normals(seed, card.trained.size(), 0.3f);
+    borrowed->CopyToDevice(kept.data(), card.executor.card_parameters().data(), kept.size());
+    expected.trained = kept;
+    EXPECT_EQ(card.Forward(), expected.Forward());
+    card.Step();
+    std::vector<float> after(kept.size());
+    borrowed->CopyToHost(card.executor.card_parameters().data(), after.data(), after.size());
+    EXPECT_EQ(after, kept) << "a pass wrote over them";
+  }
+  card.executor.KeepParametersOnCard(false);
+  EXPECT_EQ(card.Forward(), before);
+}
+
+TEST_F(ExecutorOnCuda, ABatchThatTheWholeCardHasNoRoomForIsAnErrorOfTheJob) {
+  if (cuda::Stream::Emulated() == nullptr) GTEST_SKIP() << "a card has its own memory";
+  const std::unique_ptr<Model> model = MakeModel(TinyJob("deepfm"));
+  constexpr uint32_t kBatch = 20000;
+  const uint64_t needed = Executor::CardBytesFor(*model, kBatch);
+  ASSERT_GT(needed, Executor::CardBytesFor(*model, kBatch / 2) + (uint64_t{1} << 20));
+  Executor fits(*model, nullptr, cuda::Stream::Emulated(needed));
+  fits.Resize(kBatch / 2);
+  fits.Resize(kBatch);
+  EXPECT_TRUE(fits.status().ok()) << fits.status();
+
+  Executor large(*model, nullptr, cuda::Stream::Emulated(needed - 1));
+  large.Resize(kBatch / 2);
+  EXPECT_TRUE(large.status().ok()) << large.status();
+  large.Resize(kBatch);
+  EXPECT_EQ(large.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(large.status().message()),
+            absl::StrCat("a batch of 20000 takes ", needed >> 20, " MiB of the ",
+                         (needed - 1) >> 20, " MiB that the card has; lower train.batch_size"));
+  const Executor none(*model, nullptr, cuda::Stream::Emulated(1000));
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(none.status().message()),
+              ::testing::StartsWith("the dense parameters take "));
+}
+
+TEST_F(ExecutorOnCuda, ACardThatOthersFillIsTriedAgain) {
+  if (cuda::Stream::Emulated() == nullptr) GTEST_SKIP() << "a card has its own memory";
+  const std::unique_ptr<Model> model = MakeModel(TinyJob("deepfm"));
+  const uint64_t needed = Executor::CardBytesFor(*model, 1000);
+  std::unique_ptr<cuda::Stream> stream = cuda::Stream::Emulated(needed + 100);
+  const cuda::Memory of_another(*stream, cuda::Memory::Where::kDevice, 26);
+  Executor full(*model, nullptr, std::move(stream));
+  full.Resize(1000);
+  EXPECT_EQ(full.status().code(), absl::StatusCode::kResourceExhausted) << full.status();
+}
+
 TEST_F(ExecutorOnCuda, KeepsTheFirstErrorAndSaysIt) {
   const std::unique_ptr<Model> model = MakeModel(TinyJob("dnn"));
   std::unique_ptr<cuda::Stream> stream = Stream();

@@ -180,5 +180,19 @@ TEST_F(TrainerOnCuda, ACardSearchesProductsWhereTheJobSaysSoAndTheCpuTakesNoNoti
   EXPECT_TRUE(trainer_->Train(Unit(0, 3)).ok());
 }
 
+TEST_F(TrainerOnCuda, WantOfMemoryNamesWhatWantsIt) {
+  if (cuda::Stream::Emulated() == nullptr) GTEST_SKIP() << "a card has its own memory";
+  const auto error = [this](uint64_t card_bytes, uint64_t cache_bytes) {
+    device_ = absl::StrCat("emulated:", card_bytes);
+    assignment_.mutable_spec()->mutable_train()->mutable_row_cache()->set_bytes(cache_bytes);
+    const absl::Status status = NewContext().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error(1000, 0),
+              ::testing::StartsWith("the dense graph on the card: the dense parameters take "));
+  EXPECT_THAT(error(1 << 20, 2 << 20), ::testing::StartsWith("train.row_cache: the rows "));
+}
+
 }  // namespace
 }  // namespace tessera::worker

@@ -17,9 +17,11 @@ namespace tessera::worker {
 // computes the losses. Not thread-safe; errors are the stream's.
 class CardStep {
  public:
-  // Both are borrowed and outlive this.
+  // Both are borrowed and outlive this. Takes no memory.
   CardStep(const Model& model, cuda::Stream& stream);
 
+  // The floats of the card that Reserve takes.
+  static uint64_t FloatsFor(const Model& model, uint32_t capacity);
   // Takes memory for batches of up to `capacity` samples.
   void Reserve(uint32_t capacity);
 
@@ -34,9 +36,11 @@ class CardStep {
   void GraphLoss(size_t loss, const float* values, float* gradient);
   // Gradients in the card's memory, which the passes write. [trained floats]; zeros fill up the
   // last block of kDenseBlockFloats.
-  absl::Span<float> trained_gradient() const { return given_.subspan(trained_at_, trained_); }
+  absl::Span<float> trained_gradient() const {
+    return given_.subspan(layout_.trained_at, layout_.trained);
+  }
   absl::Span<float> statistics_gradient() const {
-    return given_.subspan(statistics_at_, statistics_);
+    return given_.subspan(layout_.statistics_at, layout_.statistics);
   }
 
   // Divides trained_gradient() and the gradients of inputs (in the card's memory) by the gradient
@@ -48,12 +52,27 @@ class CardStep {
   void StartBack(bool with_trained);
   // The sum of the losses above, weighted.
   double LossSum() const;
-  // Whether all gradients that ScaleBack got are finite; true if it was not called.
+  // Whether all gradients that ScaleBack got are finite; of a step without ScaleBack it says
+  // nothing.
   bool finite() const;
   // If `trained` is empty, that gradient is not copied.
   void CopyGradients(absl::Span<float> trained, absl::Span<float> statistics) const;
 
  private:
+  // Where numbers lie in given_, which the card writes (sums of losses, the result of AddNonFinite,
+  // gradients), and in told_, which it reads (numbers, random keys, then columns of
+  // RoundUp(batch)).
+  struct Layout {
+    explicit Layout(const Model& model);
+    size_t given_floats() const;
+    size_t told_floats(uint32_t capacity) const;
+
+    size_t losses, tasks;
+    size_t trained, statistics, statistics_at, trained_at;
+    size_t keys_at, columns_at;
+    size_t group_columns;  // 0: there is no ranking loss
+  };
+
   void TellGroups(const Targets& targets);
   size_t ColumnAt(size_t column) const;  // in told_
   cuda::LossSamples Samples(size_t scale_at) const;
@@ -61,14 +80,9 @@ class CardStep {
 
   const Model& model_;
   cuda::Stream& stream_;
-  // Layout of given_, which the card writes: sums of losses, the result of AddNonFinite, gradients.
-  const size_t losses_;
-  const size_t trained_, statistics_, statistics_at_, trained_at_;
+  const Layout layout_;
   cuda::Memory given_memory_, given_host_;
   absl::Span<float> given_;
-  // Layout of told_, which the card reads: numbers, random keys, then columns of RoundUp(batch).
-  const size_t keys_at_, columns_at_;
-  const size_t group_columns_;  // 0: there is no ranking loss
   cuda::Memory told_, told_host_;
   std::vector<uint32_t> group_order_;  // for ranking losses
   std::vector<double> mean_factors_;   // by task

@@ -37,6 +37,9 @@ class Executor {
 
   // What bytes() would return for batches of up to `batch` samples; takes no memory.
   static uint64_t BytesFor(const Model& model, uint32_t batch, bool on_card);
+  // What an executor on a card takes of the card's memory for batches of up to `batch` samples:
+  // bytes(), the parameters, and what a step sends and brings back. Takes no memory.
+  static uint64_t CardBytesFor(const Model& model, uint32_t batch);
 
   // Sets the batch, 0 included, and takes memory if it is the largest so far. What the buffers held
   // is lost; spans handed out before are void.
@@ -45,6 +48,8 @@ class Executor {
   // Bytes held, in the card's memory if it runs there.
   uint64_t bytes() const { return (arena_.size() + device_arena_.size()) * sizeof(float); }
   // The first failure on the card; always OK on the CPU. Once it is not OK, results mean nothing.
+  // FAILED_PRECONDITION: a batch that Resize was given is too large for the card, even if all its
+  // memory were free.
   absl::Status status() const { return stream_ == nullptr ? absl::OkStatus() : stream_->status(); }
 
   // The caller fills these before a pass.
@@ -60,10 +65,10 @@ class Executor {
   absl::Span<float> card_pooled(size_t input);                 // as pooled
   absl::Span<const float> card_pooled_gradient(size_t input);  // as pooled_gradient
 
-  // Only on a card; false at first. While true, steps read the trained parameters from
-  // card_parameters() instead of `trained`, and leave their gradients in card_trained_gradient()
-  // instead of `trained_gradient`. The caller fills and changes the parameters between steps, in
-  // the stream's order. Passes made while false overwrite them.
+  // Only on a card; false at first. While true, all passes read the trained parameters from
+  // card_parameters() instead of `trained`, and steps leave their gradients in
+  // card_trained_gradient() instead of `trained_gradient`. The caller fills and changes the
+  // parameters between passes, in the stream's order. Passes made while false overwrite them.
   void KeepParametersOnCard(bool keep) { keeps_parameters_ = keep; }
   // [trained floats]; zeros fill up the last block of kDenseBlockFloats.
   absl::Span<float> card_parameters();
@@ -230,6 +235,7 @@ class Executor {
 
   // executor_cuda.cc
   void PlaceOnCard(size_t arena_floats, uint32_t capacity);
+  absl::Status CheckCardMemory(size_t arena_floats, uint32_t capacity) const;
   void TakeParameters();
   void StartForwardOnCard(absl::Span<const float> trained, absl::Span<const float> statistics);
   void StartStepOnCard(const StepArguments& arguments);

@@ -1,5 +1,6 @@
 // The executor on a card: where its tensors lie, what travels, and the passes.
 #include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/failpoint.h"
@@ -13,10 +14,21 @@
 namespace tessera::worker {
 namespace {
 
-// The form of a batch's work on a card: what its kernels depend on besides the size.
+// The form of a batch's work on a card: what its kernels depend on besides the size. (kWeighted and
+// kScaled are of steps.)
 constexpr uint64_t kForward = 0, kStep = 1, kWeighted = 2, kScaled = 4, kKept = 8, kForms = 16;
 
 size_t InBlocks(uint64_t trained) { return RoundUp(trained, kDenseBlockFloats); }
+
+size_t ParameterFloats(const Model& model) {
+  return InBlocks(model.trained_floats()) + model.statistics_floats();
+}
+
+// In the card's memory.
+uint64_t CardBytes(const Model& model, size_t arena_floats, uint32_t capacity) {
+  return (arena_floats + ParameterFloats(model) + CardStep::FloatsFor(model, capacity)) *
+         sizeof(float);
+}
 
 }  // namespace
 
@@ -34,6 +46,21 @@ void Executor::PoolOnCard() {
     staged_inputs_.erase(std::remove(staged_inputs_.begin(), staged_inputs_.end(), input.tensor),
                          staged_inputs_.end());
   }
+}
+
+uint64_t Executor::CardBytesFor(const Model& model, uint32_t batch) {
+  return CardBytes(model, Executor(model, /*whole_batches=*/true).PlanMemory(batch), batch);
+}
+
+// Want of room may pass, and is tried again; a card that is too small stays so.
+absl::Status Executor::CheckCardMemory(size_t arena_floats, uint32_t capacity) const {
+  const uint64_t bytes = CardBytes(model_, arena_floats, capacity);
+  if (bytes <= stream_->memory_bytes()) return absl::OkStatus();
+  const std::string what = capacity == 0 ? "the dense parameters take "
+                                         : absl::StrCat("a batch of ", capacity, " takes ");
+  return absl::FailedPreconditionError(absl::StrCat(
+      what, bytes >> 20, " MiB of the ", stream_->memory_bytes() >> 20, " MiB that the card has; ",
+      capacity == 0 ? "compute it on the CPU" : "lower train.batch_size"));
 }
 
 void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
@@ -59,6 +86,9 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
   // Frees before it takes.
   device_arena_ = Memory();
   host_ = Memory();
+  if (const absl::Status fits = CheckCardMemory(arena_floats, capacity); !fits.ok()) {
+    return stream_->Fail(fits);
+  }
   device_arena_ = Memory(*stream_, Memory::Where::kDevice, arena_floats);
   host_ = Memory(*stream_, Memory::Where::kHost, at);
   card_step_->Reserve(capacity);
@@ -67,7 +97,7 @@ void Executor::PlaceOnCard(size_t arena_floats, uint32_t capacity) {
 
 void Executor::TakeParameters() {
   if (parameters_.data() != nullptr) return;
-  const size_t floats = InBlocks(model_.trained_floats()) + model_.statistics_floats();
+  const size_t floats = ParameterFloats(model_);
   parameters_ = cuda::Memory(*stream_, cuda::Memory::Where::kDevice, floats);
   parameters_host_ = cuda::Memory(*stream_, cuda::Memory::Where::kHost, floats);
 }
@@ -96,7 +126,7 @@ void Executor::StageParameters(absl::Span<const float> trained,
 void Executor::StartForwardOnCard(absl::Span<const float> trained,
                                   absl::Span<const float> statistics) {
   StageParameters(trained, statistics);
-  GiveToCard(kForward, [this] { RunForwardOnCard(false); });
+  GiveToCard(kForward | (keeps_parameters_ ? kKept : 0), [this] { RunForwardOnCard(false); });
 }
 
 void Executor::StartStepOnCard(const StepArguments& arguments) {
@@ -133,7 +163,7 @@ void Executor::GiveToCard(uint64_t form, absl::FunctionRef<void()> give) {
 }
 
 void Executor::RunForwardOnCard(bool training) {
-  const size_t kept = training && keeps_parameters_ ? InBlocks(model_.trained_floats()) : 0;
+  const size_t kept = keeps_parameters_ ? InBlocks(model_.trained_floats()) : 0;
   stream_->CopyToDevice(parameters_host_.data() + kept, parameters_.data() + kept,
                         parameters_.size() - kept);
   for (const int32_t tensor : staged_inputs_) {
