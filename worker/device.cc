@@ -69,12 +69,17 @@ absl::Status CheckDevice(absl::string_view wish) {
 absl::StatusOr<OpenedDevice> OpenDevice(absl::string_view wish, const Model& model) {
   if (wish == "cpu") return OpenedDevice();
   absl::StatusOr<OpenedDevice> opened = Open(IsAuto(wish) ? "cuda" : wish, model);
-  if (IsAuto(wish) && !opened.ok()) {
+  if (IsAuto(wish) && LeavesOnlyTheCpu(opened.status())) {
     SPDLOG_INFO("device auto: cpu ({})", std::string(opened.status().message()));
     return OpenedDevice();
   }
-  TESSERA_RETURN_IF_ERROR(WithContext(opened.status(), absl::StrCat("train.device: ", wish)));
+  TESSERA_RETURN_IF_ERROR(
+      WithContext(opened.status(), absl::StrCat("train.device: ", IsAuto(wish) ? "auto" : wish)));
   return opened;
+}
+
+bool LeavesOnlyTheCpu(const absl::Status& opened) {
+  return opened.code() == absl::StatusCode::kFailedPrecondition;
 }
 
 absl::Status CheckPrecision(v1::TrainSpec::Precision wish) {

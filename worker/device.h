@@ -24,10 +24,14 @@ struct OpenedDevice {
   std::unique_ptr<cuda::Stream> stream;  // on the card; null: the CPU
 };
 // Chooses the device and logs the choice and its reason. "cuda" and "auto" share the machine's
-// cards out among workers (card_seat.h). Only "auto" may choose the CPU, if there is no card or an
-// op does not run on it. A wish that cannot be met is FAILED_PRECONDITION, RESOURCE_EXHAUSTED or
-// UNAVAILABLE.
+// cards out among workers (card_seat.h). Only "auto" may choose the CPU (LeavesOnlyTheCpu). A wish
+// that cannot be met is FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE or INTERNAL.
 absl::StatusOr<OpenedDevice> OpenDevice(absl::string_view wish, const Model& model);
+
+// Whether "auto" computes on the CPU after this error of opening a card: there is none that can run
+// the kernels, or an op does not run on it. A card that is full or fails is an error instead: the
+// CPU would take many times as long, and nobody asked for it.
+bool LeavesOnlyTheCpu(const absl::Status& opened);
 
 // For a worker that computes on the CPU. FAILED_PRECONDITION, with the reason: this processor
 // cannot compute in that precision.

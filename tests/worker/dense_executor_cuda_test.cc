@@ -279,6 +279,14 @@ TEST_F(ExecutorOnCuda, KeepsTheFirstErrorAndSaysIt) {
   EXPECT_EQ(card.executor.status(), absl::InternalError("the card fell off the bus"));
 }
 
+TEST(Device, OfAutoIsTheCpuWithoutACardAndNotWhereACardFails) {
+  EXPECT_TRUE(LeavesOnlyTheCpu(absl::FailedPreconditionError("no CUDA device")));
+  EXPECT_FALSE(LeavesOnlyTheCpu(absl::OkStatus()));
+  EXPECT_FALSE(LeavesOnlyTheCpu(absl::ResourceExhaustedError("no room for a context")));
+  EXPECT_FALSE(LeavesOnlyTheCpu(absl::UnavailableError("its seats are taken")));
+  EXPECT_FALSE(LeavesOnlyTheCpu(absl::InternalError("a stream")));
+}
+
 TEST(Device, IsTheCpuOnlyWhereTheWishAllowsIt) {
   const std::unique_ptr<Model> model = MakeModel(TinyJob("dnn"));
   const auto devices = cuda::ListDevices();
