@@ -145,7 +145,8 @@ absl::Status Trainer::Loop::AwaitRows(uint64_t step) {
 absl::StatusOr<Trainer::Computed> Trainer::Loop::Compute(uint64_t step) {
   const PreparedBatch& batch = *now_.batch;
   if (!started_) TESSERA_RETURN_IF_ERROR(trainer_.StartCompute(batch, unit_, step));
-  if (context_.card != nullptr && next_.batch != nullptr && batch.batch.size > 0) {
+  const bool stages = next_.batch != nullptr && next_.batch->batch.size > 0;
+  if (context_.card != nullptr && stages && batch.batch.size > 0) {
     // In sync mode the next batch's rows are pulled after this batch's push.
     context_.card->StageAhead(*next_.batch, context_.sync_sparse ? nullptr : next_.rows.get());
   }
