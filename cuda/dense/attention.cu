@@ -1,5 +1,6 @@
 #include "cuda/dense/attention.h"
 
+#include "common/math/dropout.h"
 #include "common/math/normalization/softmax.h"
 #include "common/math/sequence_length.h"
 #include "common/random.h"
@@ -37,8 +38,8 @@ TESSERA_HOST_DEVICE inline float Dot(const float* a, const float* b, int64_t n) 
 // Dropout's factor of weight number `i` of all.
 TESSERA_HOST_DEVICE inline float Factor(const AttentionShape& shape, int64_t i) {
   if (shape.random_key == nullptr) return 1;
-  const bool stays = RandomBits16(*shape.random_key, static_cast<uint64_t>(i)) >= shape.threshold;
-  return stays ? shape.kept_scale : 0;
+  const uint16_t draw = RandomBits16(*shape.random_key, static_cast<uint64_t>(i));
+  return math::Dropout::Factor(math::Dropout::Stays(draw, shape.threshold), shape.kept_scale);
 }
 
 // In each head, for each query the sum over the keys (with `over_queries` for each key the sum over

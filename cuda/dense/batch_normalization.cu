@@ -42,8 +42,9 @@ void BatchNormalizationBackward(Stream& stream, const float* x, int64_t rows, in
   ForEachInRows(stream, "batch normalisation's gradient", rows, width,
                 [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) {
                   const int64_t at = row * width + j;
-                  dx[at] = Standardization::Gradient(weight[j] * inverse[j], dy[at], dbias[j] / n,
-                                                     x[at] - mean[j], dweight[j] * inverse[j] / n);
+                  dx[at] = Standardization::Gradient(
+                      weight[j] * inverse[j], dy[at], dbias[j] / n, x[at] - mean[j],
+                      Standardization::BatchSlope(dweight[j], inverse[j], n));
                 });
 }
 

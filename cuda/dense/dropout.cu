@@ -1,5 +1,6 @@
 #include "cuda/dense/dropout.h"
 
+#include "common/math/dropout.h"
 #include "common/random.h"
 #include "cuda/pack.h"
 
@@ -11,8 +12,8 @@ void Dropout(Stream& stream, const uint64_t* key, uint16_t threshold, float scal
   Map(
       stream, "dropout", n,
       [=] TESSERA_HOST_DEVICE(int64_t i, float of) {
-        const bool stays = RandomBits16(*key, static_cast<uint64_t>(i)) >= threshold;
-        return stays ? of * scale : 0.0f;
+        const uint16_t draw = RandomBits16(*key, static_cast<uint64_t>(i));
+        return math::Dropout::Value(math::Dropout::Stays(draw, threshold), scale, of);
       },
       y, x);
 }

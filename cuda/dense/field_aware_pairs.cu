@@ -8,7 +8,7 @@ namespace {
 
 // Where field i's vector for field j begins in a sample.
 TESSERA_HOST_DEVICE inline int64_t Towards(int64_t i, int64_t j, int64_t fields, int64_t dim) {
-  return (i * (fields - 1) + (j < i ? j : j - 1)) * dim;
+  return math::FieldAwareIndex(i, j, fields) * dim;
 }
 
 }  // namespace

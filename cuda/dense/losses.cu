@@ -3,8 +3,10 @@
 #include <cmath>
 
 #include "common/math/loss/bayesian_personalized_ranking.h"
+#include "common/math/loss/exponential_term.h"
 #include "common/math/loss/huber.h"
 #include "common/math/loss/listwise_softmax.h"
+#include "common/math/loss/positive_label.h"
 #include "common/math/loss/sigmoid_cross_entropy.h"
 #include "common/math/loss/softmax_cross_entropy.h"
 #include "common/math/loss/squared_error.h"
@@ -20,10 +22,6 @@ TESSERA_HOST_DEVICE inline float Weight(const LossSamples& samples, int64_t i) {
 
 TESSERA_HOST_DEVICE inline float Factor(const LossSamples& samples, int64_t i) {
   return *samples.scale * samples.factor * Weight(samples, i);
-}
-
-TESSERA_HOST_DEVICE inline float ClassWeight(float label, float positive_weight) {
-  return label > 0.5f ? positive_weight : 1.0f;
 }
 
 // `value(i)` of a sample is in double.
@@ -65,12 +63,13 @@ void SigmoidCrossEntropyLoss(Stream& stream, const LossSamples& samples, const f
   const char* const what = "binary cross entropy";
   ForEach(stream, what, samples.n, [=] TESSERA_HOST_DEVICE(int64_t i) {
     const float y = samples.labels[i];
-    gradient[i] = Factor(samples, i) * (ClassWeight(y, positive_weight) *
+    gradient[i] = Factor(samples, i) * (math::ClassWeight(y, positive_weight) *
                                         math::SigmoidCrossEntropy::Gradient<float>(x[i], y));
   });
   SumLosses(stream, what, samples, sums, [=] TESSERA_HOST_DEVICE(int64_t i) {
     const float y = samples.labels[i];
-    return ClassWeight(y, positive_weight) * math::SigmoidCrossEntropy::Value<double>(x[i], y);
+    return math::ClassWeight(y, positive_weight) *
+           math::SigmoidCrossEntropy::Value<double>(x[i], y);
   });
 }
 
@@ -141,11 +140,11 @@ void PairwiseLoss(Stream& stream, const LossSamples& samples, const LossGroups& 
   RankingLoss(stream, "loss of pairs", samples, groups, gradient, sums,
               [=] TESSERA_HOST_DEVICE(int64_t place) {
                 const uint32_t i = groups.order[place];
-                const bool positive = samples.labels[i] > 0.5f;
+                const bool positive = math::IsPositive(samples.labels[i]);
                 Compared found = {0, 0};
                 for (uint32_t at = groups.begins[place]; at < groups.ends[place]; ++at) {
                   const uint32_t j = groups.order[at];
-                  if ((samples.labels[j] > 0.5f) == positive) continue;
+                  if (math::IsPositive(samples.labels[j]) == positive) continue;
                   if (positive) {
                     found.loss += Pair::Value<double>(x[i], x[j]);
                     found.gradient -= Pair::Gradient<float>(x[i], x[j]);
@@ -173,7 +172,7 @@ void ListwiseLoss(Stream& stream, const LossSamples& samples, const LossGroups& 
                 }
                 if (!(labels > 0)) return Compared{0, 0};
                 for (uint32_t at = begin; at < end; ++at) {
-                  sum += std::exp(static_cast<double>(x[groups.order[at]]) - largest);
+                  sum += math::ExponentialTerm(x[groups.order[at]], largest);
                 }
                 const double share = samples.labels[i] / labels;
                 return Compared{

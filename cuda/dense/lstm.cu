@@ -46,7 +46,7 @@ void Step(Stream& stream, const Sequences& sequences, int64_t place, const float
     const float* const products = u + sample * kGates * s.units;
     const auto sum = [&](int64_t gate, float of_x) {
       const int64_t of = gate * s.units + j;
-      return (of_x + bias[of]) + (products[of] + bias[kGates * s.units + of]);
+      return math::Lstm::Sum(of_x, bias[of], products[of], bias[kGates * s.units + of]);
     };
     const math::Lstm::Gates gates =
         math::Lstm::Open(sum(0, *unit.i), sum(1, *unit.o), sum(2, *unit.f), sum(3, *unit.c));

@@ -66,7 +66,7 @@ float Rounded(Products products, float x) {
     case Products::kTf32:
       return math::RoundedToTensorFloat32(x);
     case Products::kBfloat16:
-      return math::FromBfloat16(math::NearestBfloat16(x));
+      return math::RoundedToBfloat16(x);
     case Products::kFloat16:
       return math::RoundedToFloat16(x);
     default:

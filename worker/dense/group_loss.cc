@@ -1,10 +1,11 @@
 #include "worker/dense/group_loss.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "common/math/loss/bayesian_personalized_ranking.h"
+#include "common/math/loss/exponential_term.h"
 #include "common/math/loss/listwise_softmax.h"
+#include "common/math/loss/positive_label.h"
 #include "common/math/loss/softmax_cross_entropy.h"
 
 namespace tessera::worker {
@@ -16,7 +17,7 @@ double Factor(const Targets& targets, double count) {
 }
 
 bool IsPositive(const Targets& targets, uint32_t label, uint32_t i) {
-  return targets.Label(i, label) > 0.5f;
+  return math::IsPositive(targets.Label(i, label));
 }
 
 double LabelSum(const Targets& targets, uint32_t label, absl::Span<const uint32_t> group) {
@@ -36,7 +37,7 @@ double ClassLoss(absl::Span<const float> outputs, size_t classes, uint32_t label
     const float weight = targets.weights.empty() ? 1.0f : targets.weights[i];
     const float largest = *std::max_element(x, x + classes);
     double sum = 0;
-    for (size_t k = 0; k < classes; ++k) sum += std::exp(static_cast<double>(x[k]) - largest);
+    for (size_t k = 0; k < classes; ++k) sum += math::ExponentialTerm(x[k], largest);
     loss -= weight * math::SoftmaxCrossEntropy::LogProbability<double>(x[y], largest, sum);
     for (size_t k = 0; k < classes; ++k) {
       gradient[i * classes + k] = scale * weight *
@@ -98,7 +99,7 @@ double ListLoss(absl::Span<const float> outputs, uint32_t label, const Targets& 
     float largest = outputs[group[0]];
     double sum = 0;
     for (const uint32_t i : group) largest = std::max(largest, outputs[i]);
-    for (const uint32_t i : group) sum += std::exp(static_cast<double>(outputs[i]) - largest);
+    for (const uint32_t i : group) sum += math::ExponentialTerm(outputs[i], largest);
     for (const uint32_t i : group) {
       const double share = targets.Label(i, label) / labels;
       loss += math::ListwiseSoftmax::Term<double>(outputs[i], share, largest, sum);

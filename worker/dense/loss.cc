@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "common/math/loss/huber.h"
+#include "common/math/loss/positive_label.h"
 #include "common/math/loss/sigmoid_cross_entropy.h"
 #include "common/math/loss/squared_error.h"
 #include "worker/dense/group_loss.h"
@@ -73,7 +74,7 @@ double LossFunction::Evaluate(absl::Span<const float> outputs, size_t width, con
                               absl::Span<float> gradient) const {
   scale *= task_weight;
   const auto weigh = [this](double sum) { return task_weight == 1 ? sum : task_weight * sum; };
-  const auto class_weight = [this](float y) { return y > 0.5f ? positive_weight : 1.0f; };
+  const auto class_weight = [this](float y) { return math::ClassWeight(y, positive_weight); };
   switch (kind) {
     case v1::BINARY_CROSS_ENTROPY:
       return weigh(WeightedLoop(

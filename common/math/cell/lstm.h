@@ -15,6 +15,10 @@ struct Lstm {
     float i, o, f, c;
   };
 
+  // x_g + u_g of one gate, each without its bias so far.
+  TESSERA_HOST_DEVICE static float Sum(float x, float x_bias, float u, float u_bias) {
+    return (x + x_bias) + (u + u_bias);
+  }
   TESSERA_HOST_DEVICE static Gates Open(float i, float o, float f, float c) {
     return {Sigmoid::Value(i), Sigmoid::Value(o), Sigmoid::Value(f), HyperbolicTangent(c)};
   }

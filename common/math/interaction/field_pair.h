@@ -32,4 +32,11 @@ struct FieldPairOf {
 
 using FieldPair = FieldPairOf<int64_t>;
 
+// Of vectors that each field has for every other field, in the order of the fields: the index of
+// field i's for field j.
+template <typename Int>
+TESSERA_HOST_DEVICE inline Int FieldAwareIndex(Int i, Int j, Int fields) {
+  return i * (fields - 1) + (j < i ? j : j - 1);
+}
+
 }  // namespace tessera::math

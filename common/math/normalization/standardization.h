@@ -24,6 +24,11 @@ struct Standardization {
                                             float slope) {
     return scale * (g - mean_g - along * slope);
   }
+  // The `slope` that belongs to along = x - mean in a batch normalisation over n rows, given
+  // dweight = sum g xhat.
+  TESSERA_HOST_DEVICE static float BatchSlope(float dweight, float inverse, float n) {
+    return dweight * inverse / n;
+  }
 };
 
 }  // namespace tessera::math

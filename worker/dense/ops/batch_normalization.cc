@@ -112,7 +112,7 @@ class BatchNormalization final : public Op {
         const float inverse = pass.shared[2 * width_ + column];
         scale[j] = pass.trained[0][column] * inverse;
         mean_dy[j] = pass.trained_gradients[1][column] / n;
-        slope[j] = pass.trained_gradients[0][column] * inverse / n;
+        slope[j] = Standardization::BatchSlope(pass.trained_gradients[0][column], inverse, n);
       }
       for (size_t i = 0; i < rows; ++i) {
         const float* __restrict row = x + i * width_ + begin;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/math/dropout.h"
 #include "common/random.h"
 #include "common/status_macros.h"
 #include "cuda/dense/dropout.h"
@@ -76,13 +77,14 @@ class Dropout final : public Op {
       for (size_t i = 0; i < kBlock / 4; ++i) bits[i] = RandomBits(key, (first + begin) / 4 + i);
       std::memcpy(draws, bits, sizeof(bits));
       const size_t n = std::min(kBlock, count - begin);
-      for (size_t i = 0; i < n; ++i) mask[begin + i] = draws[i] >= ratio_.threshold;
+      for (size_t i = 0; i < n; ++i)
+        mask[begin + i] = math::Dropout::Stays(draws[i], ratio_.threshold);
     }
   }
 
   void Apply(const float* in, const uint8_t* __restrict mask, float* out, size_t count) const {
     MapElements(in, out, count, [mask, scale = ratio_.scale](size_t i, float x) {
-      return mask[i] != 0 ? x * scale : 0.0f;
+      return math::Dropout::Value(mask[i] != 0, scale, x);
     });
   }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "common/math/interaction/field_pair.h"
 #include "common/status_macros.h"
 #include "cuda/dense/field_aware_pairs.h"
 #include "worker/dense/ops/lane_sum.h"
@@ -70,7 +71,7 @@ class Ffm final : public Op {
 
  private:
   // Where field i's vector for field j begins in a sample.
-  size_t Towards(size_t i, size_t j) const { return i * width_ + (j < i ? j : j - 1) * dim_; }
+  size_t Towards(size_t i, size_t j) const { return math::FieldAwareIndex(i, j, fields_) * dim_; }
 
   const size_t fields_;
   const size_t width_;

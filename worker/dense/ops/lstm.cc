@@ -19,10 +19,10 @@ void OpenGates(size_t units, const float* __restrict bias, const float* __restri
   const float* const u_bias = bias + 4 * units;
   for (size_t j = 0; j < units; ++j) {
     const size_t at_o = units + j, at_f = 2 * units + j, at_c = 3 * units + j;
-    const Lstm::Gates gates = Lstm::Open((i[j] + bias[j]) + (u[j] + u_bias[j]),
-                                         (o[j] + bias[at_o]) + (u[at_o] + u_bias[at_o]),
-                                         (f[j] + bias[at_f]) + (u[at_f] + u_bias[at_f]),
-                                         (c[j] + bias[at_c]) + (u[at_c] + u_bias[at_c]));
+    const Lstm::Gates gates = Lstm::Open(Lstm::Sum(i[j], bias[j], u[j], u_bias[j]),
+                                         Lstm::Sum(o[j], bias[at_o], u[at_o], u_bias[at_o]),
+                                         Lstm::Sum(f[j], bias[at_f], u[at_f], u_bias[at_f]),
+                                         Lstm::Sum(c[j], bias[at_c], u[at_c], u_bias[at_c]));
     const float m = Lstm::Memory(gates, before[j]);
     i[j] = gates.i, o[j] = gates.o, f[j] = gates.f, c[j] = gates.c;
     memory[j] = m;
