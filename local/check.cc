@@ -15,6 +15,7 @@
 #include "common/partition.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
+#include "cuda/dense/products.h"
 #include "worker/batch_pipeline.h"
 #include "worker/data/data_source.h"
 #include "worker/data/glob.h"
@@ -71,6 +72,29 @@ class DataSeen {
   std::vector<double> ids_;
 };
 
+// Of the rows that a card is to keep (train.row_cache): one that is trained lies there twice, with
+// its optimizer's slots (worker/kept_rows.h).
+uint64_t RowCacheBytes(const v1::JobSpec& spec, uint64_t keys) {
+  const v1::RowCacheSpec& cache = spec.train().row_cache();
+  uint64_t row_floats = 0;
+  for (const v1::TableSpec& table : spec.tables()) {
+    row_floats += cache.write_back()
+                      ? 2 * (table.dim() + SlotsOf(table.optimizer()).Floats(table.dim()))
+                      : table.dim();
+  }
+  const double of_share = double{cache.share()} * static_cast<double>(keys * row_floats);
+  return cache.bytes() + static_cast<uint64_t>(of_share * sizeof(float));
+}
+
+// What a worker's card holds: the dense graph for one batch with its parameters and gradients,
+// cuBLAS's workspace, kept rows, the rows of two batches and the gradients of one. The last three
+// are taken a quarter larger.
+uint64_t CardBytes(const v1::JobSpec& spec, const worker::Model& model, uint32_t batch,
+                   uint64_t batch_row_bytes, uint64_t keys) {
+  return worker::Executor::CardBytesFor(model, batch) + cuda::kWorkspaceFloats * sizeof(float) +
+         RowCacheBytes(spec, keys) + 3 * (batch_row_bytes + batch_row_bytes / 4);
+}
+
 MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
                         const CheckOptions& options, const DataSeen& data) {
   MemoryEstimate memory;
@@ -97,9 +121,11 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
       kProcessBytes + (options.keys * row_bytes + partition_bytes + dense_bytes) / options.ps;
 
   // A worker holds two windows of records, the values and gradients of one batch, the dense
-  // parameters with their gradients, and the rows of two batches with their gradients; with a card
-  // also the rows of the batches that more threads prepare. If gradients are all-reduced, it also
-  // keeps the sums and what its neighbour has taken.
+  // parameters with their gradients, and the rows of two batches with their gradients. With a card
+  // the values are there; the worker holds the rows of the batches that more threads prepare, and
+  // copies to and from the card: of the dense parameters and their gradients, and two sets of rows
+  // and gradients, a quarter larger. If gradients are all-reduced, it also keeps the sums and what
+  // its neighbour has taken.
   double record_bytes = sizeof(float) * static_cast<double>(1 + DenseWidth(spec.data()));
   for (int i = 0; i < spec.data().columns_size(); ++i) {
     if (spec.data().columns(i).role() != v1::SPARSE) continue;
@@ -111,12 +137,14 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   memory.window_bytes = static_cast<uint64_t>(static_cast<double>(records) * record_bytes);
   const auto batch = static_cast<uint32_t>(SamplesOfAWorker(spec, options.workers));
   const bool on_card = absl::StartsWith(spec.train().device(), "cuda");
-  const uint64_t more_batches = on_card ? worker::BatchPipeline::kMostThreads - 1 : 0;
-  const uint64_t dense_copies = AllReduces(spec.train()) ? 5 : 3;
-  memory.worker_bytes = kProcessBytes + memory.window_bytes +
-                        worker::Executor::BytesFor(model, batch, on_card) +
-                        dense_copies * memory.dense_floats * sizeof(float) +
-                        (4 + more_batches) * batch_rows.in_memory;
+  const uint64_t row_copies = on_card ? 4 + worker::BatchPipeline::kMostThreads - 1 + 5 : 4;
+  const uint64_t dense_copies = (AllReduces(spec.train()) ? 5 : 3) + (on_card ? 2 : 0);
+  memory.worker_bytes =
+      kProcessBytes + memory.window_bytes +
+      (on_card ? 0 : worker::Executor::BytesFor(model, batch, /*on_card=*/false)) +
+      dense_copies * memory.dense_floats * sizeof(float) + row_copies * batch_rows.in_memory;
+  if (on_card)
+    memory.card_bytes = CardBytes(spec, model, batch, batch_rows.in_memory, options.keys);
   return memory;
 }
 

@@ -25,7 +25,8 @@ struct CheckOptions {
 
 struct MemoryEstimate {
   uint64_t ps_bytes = 0;      // of each ps
-  uint64_t worker_bytes = 0;  // of each worker
+  uint64_t worker_bytes = 0;  // of each worker, of the machine's memory
+  uint64_t card_bytes = 0;  // of its card, without what CUDA itself takes; 0: no card is asked for
   struct Table {
     std::string name;
     uint32_t dim = 0;

@@ -17,7 +17,6 @@ namespace {
 
 // Large enough for every product; given once, so that the choice of kernels and their bits do not
 // depend on what ran before.
-constexpr size_t kWorkspaceFloats = 8 << 20;
 constexpr size_t kWorkspaceBytes = kWorkspaceFloats * sizeof(float);
 // Batches have few sizes, and a plan takes less than a kilobyte.
 constexpr size_t kMostPlans = 4096;

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cuda/stream.h"
 
 namespace tessera::cuda {
+
+// Floats of the card that a stream's products use while they are computed; taken with the stream.
+constexpr size_t kWorkspaceFloats = 8 << 20;
 
 // The type that float32 operands of products may be rounded to; sums are float32. With kFloat16 an
 // operand beyond that type's range is infinite.

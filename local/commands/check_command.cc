@@ -46,6 +46,10 @@ std::string ReportText(const std::string& file, const CheckReport& report,
                   " are records (data.shuffle_window_records), and up to ",
                   MiB(worker::DataSource::kDefaultCacheBytes),
                   " of parsed records (--data-cache of tessera-worker)\n");
+  if (memory.card_bytes > 0) {
+    absl::StrAppend(&text, "  its card: about ", MiB(memory.card_bytes),
+                    ", without what CUDA itself takes\n");
+  }
   for (const std::string& warning : report.warnings) {
     absl::StrAppend(&text, "warning: ", warning, "\n");
   }
@@ -56,6 +60,7 @@ nlohmann::json ReportJson(const CheckReport& report) {
   nlohmann::json object = {{"ok", true},
                            {"ps_bytes", report.memory.ps_bytes},
                            {"worker_bytes", report.memory.worker_bytes},
+                           {"card_bytes", report.memory.card_bytes},
                            {"window_bytes", report.memory.window_bytes},
                            {"batch_message_bytes", report.memory.batch_message_bytes},
                            {"dense_floats", report.memory.dense_floats},

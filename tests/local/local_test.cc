@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "common/file_system.h"
 #include "common/rpc/server.h"
@@ -236,6 +237,37 @@ TEST(CheckJob, EstimatesTheMemoryOfEachProcess) {
   // 400 tables of 31 rows each took a ps 226 MB more than one did: 155 bytes a partition.
   EXPECT_GT(empty->memory.ps_bytes, (uint64_t{64} << 20) + 2 * 4096 * 155);
   EXPECT_LT(empty->memory.ps_bytes, (uint64_t{64} << 20) + 2 * 4096 * 300);
+}
+
+TEST(CheckJob, EstimatesACardsMemoryApartFromItsMachines) {
+  const std::string layers = "{hidden: [16]}\n  optimizer: {learning_rate: 0.001, adam: {}}\n";
+  const auto memory = [&](int hidden, const std::string& train) {
+    CheckOptions options;
+    options.keys = 1000;
+    const std::string wider = absl::StrReplaceAll(layers, {{"16", absl::StrCat(hidden)}});
+    const auto report = CheckJob(
+        Job(layers + "train: {batch_size: 64", wider + "train: {batch_size: 65536" + train),
+        options);
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report->memory;
+  };
+  const auto floats = [](uint64_t n) { return n * sizeof(float); };
+  EXPECT_EQ(memory(16, ", device: cpu").card_bytes, 0);
+  const MemoryEstimate card = memory(16, ", device: cuda");
+  // At least values and gradients of 16 units, the workspace, and rows of 2 columns' tables thrice.
+  const uint64_t rows = 65536u * 2 * ((1 + 8) * 4 + 2 * 8);
+  EXPECT_GT(card.card_bytes, floats(65536u * 16 * 2 + (8 << 20)) + 3 * rows);
+  EXPECT_LT(card.card_bytes, floats(65536u * 16 * 16 + (8 << 20)) + 5 * rows);
+
+  const std::string cached = ", device: cuda, row_cache: ";
+  EXPECT_EQ(memory(16, cached + "{bytes: 1000000}").card_bytes, card.card_bytes + 1000000);
+  EXPECT_EQ(memory(16, cached + "{share: 0.5}").card_bytes, card.card_bytes + 500 * floats(1 + 8));
+
+  // A wider layer's values are in the card's memory; the machine has its parameters five times.
+  const MemoryEstimate wide = memory(512, ", device: cuda");
+  EXPECT_GT(wide.card_bytes, card.card_bytes + floats(65536u * 496));
+  EXPECT_EQ(wide.worker_bytes - card.worker_bytes,
+            5 * floats(wide.dense_floats - card.dense_floats));
 }
 
 TEST(CheckJob, NamesTheLineOfAWrongModel) {
