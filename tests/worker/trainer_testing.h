@@ -55,6 +55,8 @@ class ScriptedPs final : public ParameterClient {
   std::unique_ptr<PendingCall> Push(absl::Span<const TableGradients> tables,
                                     const PushOptions& options) override {
     for (const TableGradients& table : tables) {
+      pushed[table.table].assign(table.gradients,
+                                 table.gradients + table.keys->keys.size() * table.dim);
       if (table.table != 0) continue;  // "linear": its gradient is that of the logit, summed by key
       for (size_t i = 0; i < table.keys->keys.size(); ++i) {
         gradient[table.keys->keys[i]] += table.gradients[i];
@@ -86,8 +88,9 @@ class ScriptedPs final : public ParameterClient {
   std::vector<std::string> events;
   bool answers_at_once = false;  // else as late as may be
   std::map<uint64_t, float> gradient;
-  std::vector<double> scales;       // of the pushes
-  std::vector<uint64_t> confirmed;  // likewise
+  std::map<uint32_t, std::vector<float>> pushed;  // the last gradients of each table
+  std::vector<double> scales;                     // of the pushes
+  std::vector<uint64_t> confirmed;                // likewise
   std::vector<size_t> tables_pushed;
   std::optional<uint64_t> poison;  // the rows of that step are no numbers
   bool has_cold_rows = false;
