@@ -257,6 +257,25 @@ TEST(Layers, RefuseWhatIsWrongAndSayWhere) {
               StartsWith("model.options: belongs to the models of the zoo"));
 }
 
+TEST(Layers, MayNotHaveTheNamesOfColumns) {
+  // Whether a layer reads the column before, after, or not at all.
+  const std::string taken = "layers { name: \"d1\" op: \"Bias\" inputs: \"d0\" }";
+  const std::string reads = "layers { name: \"a\" op: \"Bias\" inputs: \"d1\" }";
+  for (const std::string& layers : {taken, taken + reads, reads + taken}) {
+    EXPECT_THAT(ErrorOf(Layers(layers)),
+                HasSubstr("layer \"d1\": the name \"d1\" is taken by the column \"d1\""));
+  }
+  EXPECT_THAT(
+      ErrorOf(Layers("layers { name: \"c1.embedding\" op: \"Bias\" inputs: \"d0\" }")),
+      HasSubstr(
+          "layer \"c1.embedding\": the name \"c1.embedding\" is taken by the column \"c1\" in "
+          "the table \"embedding\""));
+  EXPECT_THAT(ErrorOf(Layers("layers { name: \"a\" op: \"Split\" inputs: \"dense\" outputs: \"x\" "
+                             "outputs: \"d0\" options { fields { key: \"num_outputs\" value { "
+                             "number_value: 2 } } } }")),
+              HasSubstr("layer \"a\": the name \"d0\" is taken by the column \"d0\""));
+}
+
 struct WrongOption {
   const char* op;
   const char* input;

@@ -38,6 +38,20 @@ class InputNames {
     return {};
   }
 
+  // What the data calls by that name, read or not: "the column "price"". Empty: nothing.
+  std::string OwnerOf(const std::string& name) const {
+    for (const auto& column : inputs_.dense_columns) {
+      if (column.name == name) return absl::StrCat("the column \"", name, "\"");
+    }
+    for (const auto& table : inputs_.tables) {
+      for (const std::string& column : table.columns) {
+        if (name != absl::StrCat(column, ".", table.name)) continue;
+        return absl::StrCat("the column \"", column, "\" in the table \"", table.name, "\"");
+      }
+    }
+    return "";
+  }
+
   std::vector<std::string> Known() const {
     std::vector<std::string> names;
     for (const std::string& name : graph_.TensorNames()) {
@@ -77,6 +91,12 @@ absl::Status AddLayer(const v1::LayerSpec& layer, InputNames& names, GraphBuilde
   }
   std::vector<std::string> outputs(layer.outputs().begin(), layer.outputs().end());
   if (outputs.empty()) outputs.push_back(layer.name());
+  for (const std::string& output : outputs) {
+    const std::string owner = names.OwnerOf(output);
+    if (owner.empty()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("layer \"", layer.name(), "\": the name \"",
+                                                   output, "\" is taken by ", owner));
+  }
   graph.AddNamed(layer.name(), layer.op(), inputs, layer.options(), outputs, layer.parameters_of());
   return graph.status();
 }
