@@ -21,6 +21,7 @@
 #include "worker/data/glob.h"
 #include "worker/dense/executor.h"
 #include "worker/dense/model.h"
+#include "worker/dense/unread_columns.h"
 #include "worker/job_context.h"
 #include "worker/onnx/onnx_file.h"
 #include "worker/sample_groups.h"
@@ -217,6 +218,21 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
   return std::vector<std::string>(files.begin(), files.end());
 }
 
+// One for each column that nothing reads.
+std::vector<std::string> WarningsOfColumns(const v1::JobSpec& spec, const worker::Model& model) {
+  std::vector<std::string> warnings;
+  const std::vector<std::string> unread = worker::UnreadColumns(spec, model);
+  for (const v1::ColumnSpec& column : spec.data().columns()) {
+    if (std::find(unread.begin(), unread.end(), column.name()) == unread.end()) continue;
+    warnings.push_back(absl::StrCat(
+        "data.columns: column ", column.name(), " is read by nothing in the model",
+        column.pooling() == v1::SEQUENCE
+            ? "; its pooling is sequence, which models of behaviour read, and layers that name it"
+            : ""));
+  }
+  return warnings;
+}
+
 }  // namespace
 
 absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& options) {
@@ -234,6 +250,9 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(model.status()));
   CheckReport report;
   report.model = (*model)->Summary();
+  report.layers = (*model)->graph().Layers();
+  report.options.assign((*model)->options().begin(), (*model)->options().end());
+  report.warnings = WarningsOfColumns(spec, **model);
   if (!options.data_root.has_value() || !options.read_data) {
     report.memory = Estimate(spec, **model, options, DataSeen());
     return report;

@@ -8,6 +8,8 @@
 #include "absl/status/statusor.h"
 #include "common/config/yaml_job.h"
 #include "tessera/v1/work.pb.h"
+#include "worker/dense/graph.h"
+#include "worker/dense/options.h"
 
 namespace tessera::local {
 
@@ -41,6 +43,9 @@ struct MemoryEstimate {
 
 struct CheckReport {
   std::string model;  // the graph, for people
+  std::vector<worker::Graph::Layer> layers;
+  // Of a model of the zoo: those that it has, with the values that are set or the defaults.
+  std::vector<worker::OptionValue> options;
   MemoryEstimate memory;
   // With data_root: the files that each split's patterns match.
   struct Split {

@@ -3,6 +3,7 @@
 #include "absl/strings/str_join.h"
 #include "common/job/defaults.h"
 #include "common/process/number_flags.h"
+#include "google/protobuf/util/json_util.h"
 #include "local/check.h"
 #include "local/commands/local_commands.h"
 #include "worker/data/data_source.h"
@@ -21,10 +22,20 @@ struct Check {
 
 std::string MiB(uint64_t bytes) { return absl::StrFormat("%.1f MiB", bytes / 1048576.0); }
 
+std::string JsonText(const google::protobuf::Value& value) {
+  std::string text;
+  return google::protobuf::util::MessageToJsonString(value, &text).ok() ? text : "";
+}
+
 std::string ReportText(const std::string& file, const CheckReport& report,
                        const CheckOptions& options) {
   const MemoryEstimate& memory = report.memory;
   std::string text = absl::StrCat(report.model, report.model.empty() ? "" : "\n");
+  if (!report.options.empty()) absl::StrAppend(&text, "options\n");
+  for (const worker::OptionValue& option : report.options) {
+    absl::StrAppend(&text, absl::StrFormat("  %-20s %s%s\n", option.name, JsonText(option.value),
+                                           option.is_set ? "" : " (default)"));
+  }
   for (const CheckReport::Split& split : report.splits) {
     absl::StrAppend(
         &text, absl::StrFormat("%-11s %s\n", split.name,
@@ -56,6 +67,27 @@ std::string ReportText(const std::string& file, const CheckReport& report,
   return absl::StrCat(text, file, " is fine\n");
 }
 
+nlohmann::json ShapeJson(const worker::Shape& shape) {
+  nlohmann::json dims = {"batch"};
+  for (size_t i = 0; i < shape.rank(); ++i) dims.push_back(shape.dim(i));
+  return dims;
+}
+
+// `shape` is that of the first output; `outputs` has all of a layer of several.
+nlohmann::json LayerJson(const worker::Graph::Layer& layer) {
+  nlohmann::json object = {{"name", layer.name},
+                           {"op", layer.op},
+                           {"inputs", layer.inputs},
+                           {"shape", ShapeJson(layer.shapes[0])},
+                           {"parameters", layer.trained_floats}};
+  if (!layer.parameters_of.empty()) object["parameters_of"] = layer.parameters_of;
+  for (size_t i = 0; layer.outputs.size() > 1 && i < layer.outputs.size(); ++i) {
+    object["outputs"].push_back(
+        {{"name", layer.outputs[i]}, {"shape", ShapeJson(layer.shapes[i])}});
+  }
+  return object;
+}
+
 nlohmann::json ReportJson(const CheckReport& report) {
   nlohmann::json object = {{"ok", true},
                            {"ps_bytes", report.memory.ps_bytes},
@@ -71,6 +103,12 @@ nlohmann::json ReportJson(const CheckReport& report) {
                                 {"dim", table.dim},
                                 {"slot_floats", table.slot_floats},
                                 {"row_bytes", table.row_bytes}});
+  }
+  for (const worker::Graph::Layer& layer : report.layers) {
+    object["layers"].push_back(LayerJson(layer));
+  }
+  for (const worker::OptionValue& option : report.options) {
+    object["options"][option.name] = nlohmann::json::parse(JsonText(option.value));
   }
   for (const CheckReport::Split& split : report.splits) object["files"][split.name] = split.files;
   return object;

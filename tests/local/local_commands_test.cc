@@ -664,8 +664,23 @@ TEST_F(LocalCommandsTest, CheckPrintsTheGraphAndTheMemory) {
   EXPECT_THAT(out_, HasSubstr("mlp/1"));
   EXPECT_THAT(out_, HasSubstr("each of 2 ps: about"));
   EXPECT_THAT(out_, HasSubstr("train       train.csv"));
+  EXPECT_THAT(out_, HasSubstr("\n  dropout              0 (default)\n"));
   EXPECT_EQ(Run({"check", job_(), "--output", "json"}), 0);
-  EXPECT_EQ(LastObject()["ok"], true);
+  nlohmann::json report = LastObject();
+  EXPECT_EQ(report["ok"], true);
+  const auto layer = [&](const std::string& name) {
+    for (const nlohmann::json& layer : report["layers"]) {
+      if (layer["name"] == name) return layer;
+    }
+    return nlohmann::json();
+  };
+  EXPECT_EQ(layer("embedding")["op"], "Input");
+  EXPECT_EQ(layer("mlp/1/linear")["op"], "Gemm");
+  EXPECT_EQ(layer("mlp/1/linear")["shape"], nlohmann::json({"batch", 64}));
+  EXPECT_EQ(layer("mlp/1/linear")["inputs"], nlohmann::json::array({"deep/features"}));
+  EXPECT_EQ(layer("mlp/1/linear")["parameters"], 4416);  // 68 * 64 + 64
+  EXPECT_EQ(report["options"]["hidden"], nlohmann::json::array({64, 32}));
+  EXPECT_EQ(report["options"]["activation"], "relu");
   EXPECT_EQ(Run({"check", job_(), "--workers", "4", "--set", "train.batch_size=2"}), 2);
   EXPECT_THAT(err_, HasSubstr("workers: 4 workers cannot share a batch of 2 samples"));
 }

@@ -401,5 +401,50 @@ TEST(CheckJob, WarnsOfGroupsThatDoNotStandTogether) {
   EXPECT_THAT(CheckJob(Job(), options)->warnings, testing::IsEmpty());
 }
 
+TEST(CheckJob, WarnsOfColumnsThatNothingReads) {
+  const auto warnings = [](const LoadedJob& job) {
+    const auto report = CheckJob(job, {});
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? report->warnings : std::vector<std::string>();
+  };
+  const auto layers = [](const std::string& list) {
+    return Job("  name: deepfm\n  options: {hidden: [16]}", "  name: layers\n  layers: " + list);
+  };
+  EXPECT_THAT(warnings(Job()), testing::IsEmpty());
+  EXPECT_THAT(
+      warnings(Job("item, role: sparse,", "item, role: sparse, pooling: sequence, max_length: 9,")),
+      testing::ElementsAre(testing::StartsWith(
+          "data.columns: column item is read by nothing in the model; its pooling is sequence")));
+  // Of a table and of the dense columns, layers may cut out single columns.
+  EXPECT_THAT(warnings(layers("[{name: x, op: linear, inputs: user.emb, options: {units: 1}}]")),
+              testing::ElementsAre("data.columns: column price is read by nothing in the model",
+                                   "data.columns: column item is read by nothing in the model"));
+  EXPECT_THAT(warnings(layers("[{name: x, op: linear, inputs: price, options: {units: 1}},"
+                              " {name: all, op: flatten, inputs: emb},"
+                              " {name: y, op: linear, inputs: all, options: {units: 1}},"
+                              " {name: z, op: add, inputs: [x, y]}]")),
+              testing::IsEmpty());
+}
+
+TEST(CheckJob, ListsTheModelsOptionsAndLayers) {
+  const auto report = CheckJob(Job(), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  std::map<std::string, const worker::OptionValue*> options;
+  for (const worker::OptionValue& option : report->options) {
+    EXPECT_TRUE(options.emplace(option.name, &option).second) << option.name << " is there twice";
+  }
+  ASSERT_EQ(options.size(), 5u);
+  EXPECT_TRUE(options.at("hidden")->is_set);
+  EXPECT_EQ(options.at("hidden")->value.list_value().values(0).number_value(), 16);
+  EXPECT_FALSE(options.at("activation")->is_set);
+  EXPECT_EQ(options.at("activation")->value.string_value(), "relu");
+  EXPECT_EQ(options.at("linear_table")->value.string_value(), "linear");
+  EXPECT_EQ(options.at("batch_norm")->value.kind_case(), google::protobuf::Value::kBoolValue);
+  EXPECT_EQ(options.at("dropout")->value.number_value(), 0);
+  uint64_t floats = 0;
+  for (const worker::Graph::Layer& layer : report->layers) floats += layer.trained_floats;
+  EXPECT_EQ(floats, report->memory.dense_floats);
+}
+
 }  // namespace
 }  // namespace tessera::local

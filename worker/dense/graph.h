@@ -77,6 +77,18 @@ class Graph {
   // Whether an output depends on it.
   bool IsUsedByOutputs(int32_t tensor) const;
 
+  // What Summary says of a node.
+  struct Layer {
+    std::string name;
+    std::string op;
+    std::vector<std::string> inputs;
+    std::vector<std::string> outputs;
+    std::vector<Shape> shapes;       // of the outputs
+    uint64_t trained_floats = 0;     // of its own parameters
+    std::string parameters_of = {};  // the node whose parameters it uses; empty: none
+  };
+  // The inputs that are used, as nodes of the op "Input", and then all nodes.
+  std::vector<Layer> Layers() const;
   // A table to read: node, op, output shape, parameters; totals at the end.
   std::string Summary() const;
 

@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
   } else if (spec.model().name() == kLayersModel) {
     output = BuildLayers(spec.model(), inputs, builder);
   } else {
-    output = BuildZooModel(spec.model(), inputs, builder);
+    output = BuildZooModel(spec.model(), inputs, builder, &model->options_);
   }
   std::vector<GraphBuilder::Output> outputs;
   for (const JobTask& task : TasksOf(spec)) {

@@ -68,6 +68,8 @@ class Model {
   Precision precision() const { return precision_; }
   uint64_t seed() const { return seed_; }
   std::string Summary() const { return graph_->Summary(); }
+  // Of a model of the zoo, those that it has, set or not.
+  absl::Span<const OptionValue> options() const { return options_; }
 
  private:
   Model() = default;
@@ -80,6 +82,7 @@ class Model {
   std::vector<Input> inputs_;
   std::map<std::string, std::vector<float>> starts_;  // by parameter, of an ONNX file
   std::vector<Length> lengths_;
+  std::vector<OptionValue> options_;
   std::unique_ptr<const Graph> graph_;
 };
 

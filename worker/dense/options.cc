@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -39,6 +40,28 @@ bool IsWhole(const Value& value, int64_t min, int64_t max) {
          number <= static_cast<double>(max);
 }
 
+Value NumberValue(double number) {
+  Value value;
+  value.set_number_value(number);
+  return value;
+}
+
+Value TextValue(const std::string& text) {
+  Value value;
+  value.set_string_value(text);
+  return value;
+}
+
+template <typename Number>
+Value ListValue(const std::vector<Number>& numbers) {
+  Value value;
+  value.mutable_list_value();
+  for (const Number number : numbers) {
+    *value.mutable_list_value()->add_values() = NumberValue(static_cast<double>(number));
+  }
+  return value;
+}
+
 std::string WholeNumber(int64_t min, int64_t max) {
   return absl::StrCat("a whole number from ", min, " to ", max);
 }
@@ -69,10 +92,15 @@ bool OptionReader::Has(absl::string_view name) const {
   return fields_.fields().count(std::string(name)) > 0;
 }
 
-const Value* OptionReader::Find(const std::string& name) {
-  known_.push_back(name);
+const Value* OptionReader::Find(const std::string& name, Value by_default) {
   const auto it = fields_.fields().find(name);
-  return it == fields_.fields().end() ? nullptr : &it->second;
+  const Value* const found = it == fields_.fields().end() ? nullptr : &it->second;
+  const bool is_known = std::any_of(read_.begin(), read_.end(),
+                                    [&](const OptionValue& option) { return option.name == name; });
+  if (!is_known) {
+    read_.push_back({name, found == nullptr ? std::move(by_default) : *found, found != nullptr});
+  }
+  return found;
 }
 
 void OptionReader::Fail(const std::string& name, absl::string_view message) {
@@ -86,14 +114,16 @@ void OptionReader::Expected(const std::string& name, absl::string_view expected,
 }
 
 bool OptionReader::Bool(const std::string& name, bool by_default) {
-  const Value* value = Find(name);
+  Value otherwise;
+  otherwise.set_bool_value(by_default);
+  const Value* value = Find(name, std::move(otherwise));
   if (value == nullptr) return by_default;
   if (value->kind_case() != Value::kBoolValue) Expected(name, "true or false", *value);
   return value->bool_value();
 }
 
 int64_t OptionReader::Int(const std::string& name, int64_t by_default, int64_t min, int64_t max) {
-  const Value* value = Find(name);
+  const Value* value = Find(name, NumberValue(static_cast<double>(by_default)));
   if (value == nullptr) return by_default;
   if (!IsWhole(*value, min, max)) {
     Expected(name, WholeNumber(min, max), *value);
@@ -104,7 +134,7 @@ int64_t OptionReader::Int(const std::string& name, int64_t by_default, int64_t m
 
 double OptionReader::Number(const std::string& name, double by_default, double min, double max,
                             bool below_max) {
-  const Value* value = Find(name);
+  const Value* value = Find(name, NumberValue(by_default));
   if (value == nullptr) return by_default;
   const double number = value->number_value();
   if (value->kind_case() != Value::kNumberValue || !(number >= min) || !(number <= max) ||
@@ -117,7 +147,7 @@ double OptionReader::Number(const std::string& name, double by_default, double m
 }
 
 std::string OptionReader::Text(const std::string& name, const std::string& by_default) {
-  const Value* value = Find(name);
+  const Value* value = Find(name, TextValue(by_default));
   if (value == nullptr) return by_default;
   if (value->kind_case() != Value::kStringValue || value->string_value().empty()) {
     Expected(name, "a text", *value);
@@ -137,7 +167,7 @@ std::string OptionReader::Choice(const std::string& name, const std::string& by_
 std::vector<int64_t> OptionReader::Ints(const std::string& name,
                                         const std::vector<int64_t>& by_default, int64_t min,
                                         int64_t max) {
-  const Value* value = Find(name);
+  const Value* value = Find(name, ListValue(by_default));
   if (value == nullptr) return by_default;
   if (IsWhole(*value, min, max)) return {static_cast<int64_t>(value->number_value())};
   const std::string expected = absl::StrCat("a list, each element ", WholeNumber(min, max));
@@ -158,7 +188,7 @@ std::vector<int64_t> OptionReader::Ints(const std::string& name,
 
 std::vector<double> OptionReader::Numbers(const std::string& name,
                                           const std::vector<double>& by_default) {
-  const Value* value = Find(name);
+  const Value* value = Find(name, ListValue(by_default));
   if (value == nullptr) return by_default;
   const auto finite = [](const Value& v) {
     return v.kind_case() == Value::kNumberValue && std::isfinite(v.number_value());
@@ -177,7 +207,7 @@ std::vector<double> OptionReader::Numbers(const std::string& name,
 }
 
 std::vector<std::string> OptionReader::Texts(const std::string& name) {
-  const Value* value = Find(name);
+  const Value* value = Find(name, ListValue<double>({}));
   std::vector<std::string> texts;
   if (value == nullptr) return texts;
   if (value->kind_case() == Value::kStringValue) return {value->string_value()};
@@ -193,12 +223,14 @@ std::vector<std::string> OptionReader::Texts(const std::string& name) {
 }
 
 absl::Status OptionReader::Finish() {
+  std::vector<std::string> known;
+  for (const OptionValue& option : read_) known.push_back(option.name);
   for (const auto& [name, value] : fields_.fields()) {
-    if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     // An unknown name comes first: it may be the reason why another option is missing.
     error_ = absl::OkStatus();
-    Fail(name, known_.empty() ? "there are no options here"
-                              : absl::StrCat("unknown option", KnownNames(name, known_)));
+    Fail(name, known.empty() ? "there are no options here"
+                             : absl::StrCat("unknown option", KnownNames(name, known)));
     break;
   }
   return error_;

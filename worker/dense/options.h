@@ -28,6 +28,13 @@ class Options {
   google::protobuf::Struct fields_;
 };
 
+// An option that was read, and its value: what is set, or the default.
+struct OptionValue {
+  std::string name;
+  google::protobuf::Value value;
+  bool is_set = false;
+};
+
 // Reads options by name and type. Each getter returns the default if the option is not set. Finish
 // reports an option that nobody read, else the first wrong type or value. Not thread-safe; `fields`
 // is borrowed.
@@ -63,16 +70,19 @@ class OptionReader {
   void Fail(const std::string& name, absl::string_view message);
   // Call once every option has been read.
   absl::Status Finish();
+  // Those that have been read, each once, in their order.
+  const std::vector<OptionValue>& read() const { return read_; }
 
  private:
-  const google::protobuf::Value* Find(const std::string& name);
+  // The value that is set; nullptr: none. Adds the option to those that have been read.
+  const google::protobuf::Value* Find(const std::string& name, google::protobuf::Value by_default);
   // Says what was expected and what was found.
   void Expected(const std::string& name, absl::string_view expected,
                 const google::protobuf::Value& found);
 
   const google::protobuf::Struct& fields_;
   const std::string path_;
-  std::vector<std::string> known_;
+  std::vector<OptionValue> read_;
   absl::Status error_;
 };
 

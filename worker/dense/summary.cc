@@ -17,24 +17,41 @@ std::string Grouped(uint64_t number) {
 
 }  // namespace
 
+std::vector<Graph::Layer> Graph::Layers() const {
+  std::vector<Layer> layers;
+  for (const int32_t input : inputs_) {
+    if (!IsUsed(input)) continue;
+    const GraphTensor& tensor = tensors_[input];
+    layers.push_back({tensor.name, "Input", {}, {tensor.name}, {tensor.shape}});
+  }
+  for (const GraphNode& node : nodes_) {
+    Layer& layer = layers.emplace_back();
+    layer.name = node.name;
+    layer.op = node.op_name;
+    layer.parameters_of = node.parameters_of;
+    for (const int32_t t : node.inputs) layer.inputs.push_back(tensors_[t].name);
+    for (const int32_t t : node.outputs) {
+      layer.outputs.push_back(tensors_[t].name);
+      layer.shapes.push_back(tensors_[t].shape);
+    }
+    for (const int32_t p : node.parameters) {
+      if (node.parameters_of.empty() && parameters_[p].spec.trained)
+        layer.trained_floats += parameters_[p].floats;
+    }
+  }
+  return layers;
+}
+
 std::string Graph::Summary() const {
   // layer, op, inputs, output shape, trained parameters
   std::vector<std::vector<std::string>> rows = {{"layer", "op", "inputs", "output", "parameters"}};
-  for (const int32_t input : inputs_) {
-    if (!IsUsed(input)) continue;
-    rows.push_back({tensors_[input].name, "Input", "", tensors_[input].shape.ToString(), "0"});
-  }
-  for (const GraphNode& node : nodes_) {
-    std::vector<std::string> inputs, shapes;
-    for (const int32_t t : node.inputs) inputs.push_back(tensors_[t].name);
-    for (const int32_t t : node.outputs) shapes.push_back(tensors_[t].shape.ToString());
-    uint64_t floats = 0;
-    for (const int32_t p : node.parameters) {
-      if (parameters_[p].spec.trained) floats += parameters_[p].floats;
-    }
-    rows.push_back(
-        {node.name, node.op_name, absl::StrJoin(inputs, ", "), absl::StrJoin(shapes, ", "),
-         node.parameters_of.empty() ? Grouped(floats) : absl::StrCat("of ", node.parameters_of)});
+  for (const Layer& layer : Layers()) {
+    std::vector<std::string> shapes;
+    for (const Shape& shape : layer.shapes) shapes.push_back(shape.ToString());
+    rows.push_back({layer.name, layer.op, absl::StrJoin(layer.inputs, ", "),
+                    absl::StrJoin(shapes, ", "),
+                    layer.parameters_of.empty() ? Grouped(layer.trained_floats)
+                                                : absl::StrCat("of ", layer.parameters_of)});
   }
   std::vector<size_t> widths(rows[0].size(), 0);
   for (const auto& row : rows) {

@@ -41,14 +41,16 @@ const ZooEntry kZoo[] = {
 
 }  // namespace
 
-Tensor BuildZooModel(const v1::ModelSpec& model, const ModelInputs& inputs, GraphBuilder& graph) {
+Tensor BuildZooModel(const v1::ModelSpec& model, const ModelInputs& inputs, GraphBuilder& graph,
+                     std::vector<OptionValue>* options) {
   for (const ZooEntry& entry : kZoo) {
     if (model.name() != entry.name) continue;
-    OptionReader options(model.options(), "model.options");
-    ModelParts parts(model, inputs, options, graph);
+    OptionReader reader(model.options(), "model.options");
+    ModelParts parts(model, inputs, reader, graph);
     const Tensor output = entry.build(parts);
     // An error of an option comes before errors that it caused.
-    if (const absl::Status read = options.Finish(); !read.ok()) graph.Replace(read);
+    if (const absl::Status read = reader.Finish(); !read.ok()) graph.Replace(read);
+    *options = reader.read();
     return output;
   }
   std::vector<std::string> names = ZooModelNames();

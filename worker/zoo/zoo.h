@@ -10,9 +10,10 @@
 namespace tessera::worker {
 
 // Adds the zoo model that `model.name` names to the graph, whose inputs are "dense" and the tables,
-// and returns its logits. Errors go to the builder; errors of options begin with
-// "model.options.NAME: ".
-Tensor BuildZooModel(const v1::ModelSpec& model, const ModelInputs& inputs, GraphBuilder& graph);
+// and returns its logits; `options` gets those that the model has. Errors go to the builder; errors
+// of options begin with "model.options.NAME: ".
+Tensor BuildZooModel(const v1::ModelSpec& model, const ModelInputs& inputs, GraphBuilder& graph,
+                     std::vector<OptionValue>* options);
 
 // All models' names, sorted, for lists and messages.
 std::vector<std::string> ZooModelNames();
