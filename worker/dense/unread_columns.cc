@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "common/job/evaluation.h"
+#include "common/job/tasks.h"
 #include "worker/dense/model_inputs.h"
 
 namespace tessera::worker {
