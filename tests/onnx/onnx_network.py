@@ -5,6 +5,7 @@ import numpy
 from onnx import TensorProto, helper, numpy_helper
 
 BATCH, DENSE, FIELDS, DIM = 5, 3, 4, 8
+PLACES = 5  # of "history" [batch, 5, 8]; "lengths" [batch] says how many of them a sample has, and behind them are zeros
 CASES = []
 
 
@@ -15,7 +16,8 @@ class Network:
         self.opset, self.nodes, self.constants, self.sparse_constants = opset, [], [], []
         self.names = around.names if around else itertools.count(1)
         self.random = around.random if around else numpy.random.default_rng(1)
-        self.dense, self.vectors = "dense", "vectors"
+        self.dense, self.vectors, self.history, self.lengths = "dense", "vectors", "history", "lengths"
+        self.lengths_type, self.lengths_dims = TensorProto.INT64, []
 
     def name(self):
         return f"t{next(self.names)}"
@@ -77,7 +79,12 @@ class Network:
 
     def model(self, output):
         value = lambda name, *dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *dims])
-        graph = helper.make_graph(self.nodes, "case", [value("dense", DENSE), value("vectors", FIELDS, DIM)],
+        inputs = [value("dense", DENSE), value("vectors", FIELDS, DIM)]
+        if any(self.history in node.input for node in self.nodes):
+            inputs += [value("history", PLACES, DIM)]
+        if any(self.lengths in node.input for node in self.nodes):
+            inputs += [helper.make_tensor_value_info("lengths", self.lengths_type, ["n", *self.lengths_dims])]
+        graph = helper.make_graph(self.nodes, "case", inputs,
                                   [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], self.constants,
                                   sparse_initializer=self.sparse_constants)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)

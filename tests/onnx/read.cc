@@ -1,8 +1,9 @@
 // Reads networks from ONNX files and runs them: `onnx_read DIR`. tests/onnx/read_test.py writes the
 // files and compares.
 //
-//   DIR/CASE/model.onnx  of inputs "dense" [batch, 3] and "vectors" [batch, 4, 8], or one of them
-//   DIR/CASE/inputs      float32: all of "dense", then all of "vectors"
+//   DIR/CASE/model.onnx  of inputs "dense" [batch, 3] and "vectors" [batch, 4, 8], or one of them,
+//                        or the sequence "history" [batch, 5, 8] with its "lengths" [batch]
+//   DIR/CASE/inputs      float32: all of "dense", of "vectors", of "history" and of "lengths"
 //   DIR/CASE/found       float32 [batch], written
 //   DIR/CASE/slope       float32 [3], written: of the squared errors' sum along a random direction
 //                        of the parameters, as the gradient has it and as differences have it; and
@@ -22,7 +23,7 @@
 namespace tessera::worker::testing {
 namespace {
 
-constexpr uint32_t kDense = 3, kFields = 4, kDim = 8;
+constexpr uint32_t kDense = 3, kFields = 4, kDim = 8, kPlaces = 5;
 
 v1::JobSpec ReadingJob() {
   v1::JobSpec spec = Job("onnx", kFields, kDense);
@@ -31,8 +32,18 @@ v1::JobSpec ReadingJob() {
   model.set_loss(v1::MEAN_SQUARED_ERROR);
   spec.mutable_tables(0)->set_dim(kDim);
   auto& names = (*model.mutable_options()->mutable_fields())["inputs"];
-  (*names.mutable_struct_value()->mutable_fields())["vectors"].set_string_value(
-      spec.tables(0).name());
+  const std::string& table = spec.tables(0).name();
+  v1::ColumnSpec* const history = spec.mutable_data()->add_columns();
+  history->set_name("seen");
+  history->set_role(v1::SPARSE);
+  history->set_pooling(v1::SEQUENCE);
+  history->set_max_length(kPlaces);
+  history->add_table(table);
+  for (const auto& [name, of] : {std::pair<std::string, std::string>{"vectors", table},
+                                 {"history", SequenceInput("seen", table)},
+                                 {"lengths", LengthInput("seen")}}) {
+    (*names.mutable_struct_value()->mutable_fields())[name].set_string_value(of);
+  }
   return spec;
 }
 
@@ -70,7 +81,7 @@ absl::Status RunCase(const std::filesystem::path& folder) {
   TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, Model::New(spec, kDense, file));
   TESSERA_ASSIGN_OR_RETURN(const std::string bytes,
                            ReadWholeFile(PosixFileSystem(), (folder / "inputs").string()));
-  const size_t sample = kDense + kFields * kDim;
+  const size_t sample = kDense + (kFields + kPlaces) * kDim + 1;
   const absl::Span<const float> inputs(reinterpret_cast<const float*>(bytes.data()),
                                        bytes.size() / sizeof(float));
   const auto batch = static_cast<uint32_t>(inputs.size() / sample);
@@ -80,7 +91,11 @@ absl::Status RunCase(const std::filesystem::path& folder) {
   std::copy_n(inputs.begin(), dense.size(), dense.begin());
   for (size_t i = 0; i < model->inputs().size(); ++i) {
     const absl::Span<float> rows = session.executor.pooled(i);
-    std::copy_n(inputs.begin() + batch * kDense, rows.size(), rows.begin());
+    const size_t before = kDense + (model->inputs()[i].sequence.empty() ? 0 : kFields * kDim);
+    std::copy_n(inputs.begin() + static_cast<int64_t>(batch * before), rows.size(), rows.begin());
+  }
+  for (size_t i = 0; i < model->lengths().size(); ++i) {
+    std::copy_n(inputs.end() - batch, batch, session.executor.length(i).begin());
   }
   Write(folder / "found", session.Forward());
   Write(folder / "slope", Slope(session));

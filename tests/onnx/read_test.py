@@ -20,7 +20,8 @@ except ImportError as missing:
     sys.exit(77)
 
 import onnx_forms  # noqa: F401  adds its cases
-from onnx_network import BATCH, CASES, DENSE, DIM, FIELDS, Network
+import onnx_sequences  # noqa: F401  adds its cases
+from onnx_network import BATCH, CASES, DENSE, DIM, FIELDS, PLACES, Network
 from onnx_refused import REFUSED
 
 READ = sys.argv.pop(1)
@@ -46,17 +47,24 @@ class Reads(unittest.TestCase):
         self.root = pathlib.Path(root.name)
         random = numpy.random.default_rng(7)
         self.feeds = {"dense": random.standard_normal((BATCH, DENSE)).astype(numpy.float32),
-                      "vectors": random.standard_normal((BATCH, FIELDS, DIM)).astype(numpy.float32)}
+                      "vectors": random.standard_normal((BATCH, FIELDS, DIM)).astype(numpy.float32),
+                      "history": random.standard_normal((BATCH, PLACES, DIM)).astype(numpy.float32),
+                      "lengths": numpy.array([3, PLACES, 1, 2, 4], dtype=numpy.float32)}
+        for row, length in enumerate(self.feeds["lengths"]):
+            self.feeds["history"][row, int(length):] = 0
 
     def folder(self, name):
         folder = self.root / name
         folder.mkdir()
-        (folder / "inputs").write_bytes(self.feeds["dense"].tobytes() + self.feeds["vectors"].tobytes())
+        (folder / "inputs").write_bytes(b"".join(values.tobytes() for values in self.feeds.values()))
         return folder
 
     def run_here(self, model, *outputs):
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-        return session.run(list(outputs) or None, self.feeds)
+        kinds = {"tensor(int64)": numpy.int64, "tensor(int32)": numpy.int32, "tensor(float)": numpy.float32}
+        feeds = {given.name: self.feeds[given.name].astype(kinds[given.type]).reshape(BATCH, *given.shape[1:])
+                 for given in session.get_inputs()}
+        return session.run(list(outputs) or None, feeds)
 
     def whole(self, network, output):
         """With a linear layer behind, so that any number that differs shows; and what it gives."""

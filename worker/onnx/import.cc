@@ -124,16 +124,35 @@ absl::Status CheckOps(const std::vector<const onnx::NodeProto*>& nodes) {
                    ". Known are ", absl::StrJoin(ReadableOnnxOps(), ", ")));
 }
 
-// Checks that declared dimensions after the batch, if they are numbers, are those of the tensor.
-absl::Status CheckInput(const onnx::ValueInfoProto& input, const Shape& found) {
+bool IsLength(const std::string& name, const ModelInputs& inputs) {
+  return std::any_of(
+      inputs.sequences.begin(), inputs.sequences.end(),
+      [&](const ModelInputs::Sequence& of) { return LengthInput(of.column) == name; });
+}
+
+// Lengths may also be whole numbers.
+absl::Status CheckType(const onnx::ValueInfoProto& input, bool is_length) {
+  const int type = input.type().tensor_type().elem_type();
+  const bool is_int = type == onnx::TensorProto::INT32 || type == onnx::TensorProto::INT64;
+  if (type == onnx::TensorProto::FLOAT || (is_length && is_int)) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "input \"", input.name(),
+      "\" is no float32: a network reads numbers and rows as float32, and the lengths of a "
+      "sequence "
+      "(COLUMN.length) as float32, int32 or int64; no ids (of an exported model: tessera export "
+      "--inline-rows 0)"));
+}
+
+// Whether the file has the input as [batch], which stands for [batch, 1].
+bool IsOfRankOne(const onnx::ValueInfoProto& input) {
   const auto& type = input.type().tensor_type();
-  if (type.elem_type() != onnx::TensorProto::FLOAT) {
-    return absl::UnimplementedError(
-        absl::StrCat("input \"", input.name(),
-                     "\" is no float32: a network reads numbers and pooled rows, no "
-                     "ids (of an exported model: tessera export --inline-rows 0)"));
-  }
-  if (!type.has_shape()) return absl::OkStatus();
+  return type.has_shape() && type.shape().dim_size() == 1;
+}
+
+// Checks that declared dimensions after the batch, if they are numbers, are those of the tensor.
+absl::Status CheckDims(const onnx::ValueInfoProto& input, const Shape& found) {
+  const auto& type = input.type().tensor_type();
+  if (!type.has_shape() || (IsOfRankOne(input) && found == Shape{1})) return absl::OkStatus();
   bool fits = type.shape().dim_size() == static_cast<int>(found.rank()) + 1;
   std::vector<std::string> dims;
   for (int i = 0; i < type.shape().dim_size(); ++i) {
@@ -145,7 +164,8 @@ absl::Status CheckInput(const onnx::ValueInfoProto& input, const Shape& found) {
   if (fits) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("input \"", input.name(), "\" is [", absl::StrJoin(dims, ", "),
-                   "] in the file, the job's data gives ", found.ToString()));
+                   "] in the file, the job's data gives ", found.ToString(),
+                   found == Shape{1} ? " or [batch]" : ""));
 }
 
 // `outputs`: the names that the nodes are needed for.
@@ -207,8 +227,12 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
                        KnownNames(name, KnownLayerInputs(offered, graph)),
                        "; model.options.inputs may give the file's inputs other names"));
     }
-    TESSERA_RETURN_IF_ERROR(CheckInput(input, graph.shape(tensor)));
-    (*values)[input.name()] = OnnxValue::Of(tensor, graph.shape(tensor).rank());
+    TESSERA_RETURN_IF_ERROR(CheckType(input, IsLength(name, offered)));
+    TESSERA_RETURN_IF_ERROR(CheckDims(input, graph.shape(tensor)));
+    OnnxValue value = OnnxValue::Of(tensor, graph.shape(tensor).rank());
+    value.whole = input.type().tensor_type().elem_type() != onnx::TensorProto::FLOAT;
+    if (IsOfRankOne(input)) value.axes.pop_back();
+    (*values)[input.name()] = std::move(value);
   }
   return absl::OkStatus();
 }

@@ -29,6 +29,8 @@ struct OnnxValue {
   // alone has no batch axis: every sample has the same. An axis of size 1 of `tensor` may be left
   // out, since a tensor needs one besides the batch and a scalar of ONNX has none.
   std::vector<Axes> axes;
+  // kTensor: of whole numbers or truth values in the file; they are floats here, too.
+  bool whole = false;
   // kFloats, kInts: the dimensions; empty: one number. If the batch is among them, every sample has
   // the same numbers.
   std::vector<int64_t> dims;

@@ -1,6 +1,8 @@
 #include "worker/onnx/read.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,7 +36,9 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
       return *known;
     }
     TESSERA_RETURN_IF_ERROR(TakeParametersUnbatched(reader));
+    TESSERA_RETURN_IF_ERROR(reader.CheckWholeInputs());
     TESSERA_RETURN_IF_ERROR(op.read(reader));
+    reader.MarkWholeOutputs();
     return reader.CheckOutputs();
   }();
   // The graph's error comes first.
@@ -56,6 +60,38 @@ absl::Status OnnxNodeReader::CheckInputs(size_t least) const {
         absl::StrCat("reads \"", input, "\", which nothing before it makes"));
   }
   return absl::OkStatus();
+}
+
+absl::Status OnnxNodeReader::CheckWholeInputs() const {
+  static const auto* const divide = new std::set<std::string>{"Div", "Mean", "Mod", "ReduceMean"};
+  if (!divide->contains(node_.op_type()) || !IsWholeOf({0, 1})) return absl::OkStatus();
+  return absl::UnimplementedError(
+      "a quotient of whole numbers that samples have; cast them to floats first");
+}
+
+bool OnnxNodeReader::IsWholeOf(const std::set<size_t>& of) const {
+  return std::any_of(of.begin(), of.end(), [&](size_t i) { return IsTensor(i) && in(i).whole; });
+}
+
+// Operands of one op have one type, but a known one has no mark.
+void OnnxNodeReader::MarkWholeOutputs() {
+  static const auto* const truths = new std::set<std::string>{
+      "And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual",
+      "Not", "Or",    "Xor"};
+  static const auto* const operands = new std::map<std::string, std::set<size_t>>{
+      {"Add", {0, 1}}, {"CastLike", {1}}, {"Concat", {0, 1}}, {"Max", {0, 1}},
+      {"Min", {0, 1}}, {"Mul", {0, 1}},   {"Sub", {0, 1}},    {"Where", {1, 2}}};
+  if (!GraphsWithin(node_).empty()) return;  // the nodes within did it
+  const std::string& op = node_.op_type();
+  const auto found = operands->find(op);
+  const bool whole =
+      op == "Cast" ? !IsFloatType(Int("to", 0))
+                   : truths->contains(op) ||
+                         IsWholeOf(found == operands->end() ? std::set<size_t>{0} : found->second);
+  for (const std::string& output : node_.output()) {
+    const auto value = network_.values.find(output);
+    if (value != network_.values.end()) value->second.whole = whole;
+  }
 }
 
 absl::Status OnnxNodeReader::CheckOutputs() const {

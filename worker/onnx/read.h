@@ -174,6 +174,11 @@ class OnnxNodeReader {
   // The graph's error.
   const absl::Status& graph_status() const { return network_.graph.status(); }
 
+  // UNIMPLEMENTED: the node divides whole numbers that samples have, which here are floats.
+  absl::Status CheckWholeInputs() const;
+  // Says of the outputs whether they are whole numbers or truth values in the file.
+  void MarkWholeOutputs();
+
   // Whether output i is read.
   bool HasOutput(int i) const {
     return i < node_.output_size() && scope_.wanted.contains(node_.output(i));
@@ -181,6 +186,8 @@ class OnnxNodeReader {
 
  private:
   std::string NewName() const;
+  // Whether one of these inputs is a tensor of whole numbers or truth values.
+  bool IsWholeOf(const std::set<size_t>& of) const;
 
   // The name that stands for `name` of this node in every round of the loops around it.
   std::string Alike(const std::string& name) const {
@@ -299,6 +306,7 @@ absl::Status ReadSoftmax(OnnxNodeReader& r);
 absl::Status ReadGroupNormalization(OnnxNodeReader& r);
 absl::Status ReadInstanceNormalization(OnnxNodeReader& r);
 absl::Status ReadLayerNormalization(OnnxNodeReader& r);
+absl::Status ReadLpNormalization(OnnxNodeReader& r);
 absl::Status ReadRmsNormalization(OnnxNodeReader& r);
 
 // Arithmetic of known whole numbers, as exporters write it about shapes (read_ints.cc).
@@ -322,6 +330,7 @@ absl::Status ReadIsNan(OnnxNodeReader& r);
 absl::Status ReadLog1p(OnnxNodeReader& r);
 absl::Status ReadLogic(OnnxNodeReader& r);
 absl::Status ReadMaxMin(OnnxNodeReader& r);
+absl::Status ReadMean(OnnxNodeReader& r);
 absl::Status ReadMish(OnnxNodeReader& r);
 absl::Status ReadNeg(OnnxNodeReader& r);
 absl::Status ReadNot(OnnxNodeReader& r);
@@ -330,10 +339,12 @@ absl::Status ReadReciprocal(OnnxNodeReader& r);
 absl::Status ReadSign(OnnxNodeReader& r);
 absl::Status ReadSoftsign(OnnxNodeReader& r);
 absl::Status ReadSwish(OnnxNodeReader& r);
+absl::Status ReadThresholdedRelu(OnnxNodeReader& r);
 absl::Status ReadWhere(OnnxNodeReader& r);
 
 // Ops that only move numbers or compute shapes (read_shapes.cc, read_gathers.cc).
 absl::Status ReadCast(OnnxNodeReader& r);
+absl::Status ReadCastLike(OnnxNodeReader& r);
 absl::Status ReadConcat(OnnxNodeReader& r);
 absl::Status ReadConstant(OnnxNodeReader& r);
 absl::Status ReadExpand(OnnxNodeReader& r);

@@ -63,12 +63,11 @@ absl::Status ReadAsOp(OnnxNodeReader& r, const std::string& op, OnnxRecurrence& 
                                recurrence.WeightOf(direction, name, i, size, 0, size));
     }
     TESSERA_ASSIGN_OR_RETURN(const std::vector<Tensor> made,
-                             r.TrainedLayers(op, {recurrence.Walked(direction)}, options,
+                             r.TrainedLayers(op, recurrence.InputsOf(direction), options,
                                              std::move(weights), memory ? 2 : 1));
     if (all) states.push_back(made[0]);
     if (memory) memories.push_back(made[1]);
-    if (!r.HasOutput(1)) continue;
-    last.push_back(all ? recurrence.Place(made[0], recurrence.places() - 1) : made[0]);
+    if (r.HasOutput(1)) last.push_back(all ? recurrence.LastOf(made[0]) : made[0]);
   }
   if (all) recurrence.SetAll(states);
   if (r.HasOutput(1)) recurrence.SetOne(last, 1);
@@ -118,7 +117,7 @@ absl::Status ReadGru(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxRecurrence recurrence,
                            OnnxRecurrence::Read(r, 3, {"Sigmoid", "Tanh"}, /*states=*/1));
   const bool reset_first = r.Int("linear_before_reset", 0) == 0;
-  if (!reset_first && recurrence.begins_at_zero()) return ReadAsOp(r, "GRU", recurrence);
+  if (!reset_first && recurrence.is_plain()) return ReadAsOp(r, "GRU", recurrence);
   return recurrence.SetUnrolled([&](const Direction& direction, Tensor x, const States& states) {
     return GruCell(r, recurrence, reset_first, direction, x, states[0]);
   });
@@ -130,7 +129,7 @@ absl::Status ReadLstm(OnnxNodeReader& r) {
   }
   TESSERA_ASSIGN_OR_RETURN(OnnxRecurrence recurrence,
                            OnnxRecurrence::Read(r, 4, {"Sigmoid", "Tanh", "Tanh"}, /*states=*/2));
-  if (recurrence.begins_at_zero()) return ReadAsOp(r, "LSTM", recurrence);
+  if (recurrence.is_plain()) return ReadAsOp(r, "LSTM", recurrence);
   return recurrence.SetUnrolled([&](const Direction& direction, Tensor x, const States& states) {
     return LstmCell(r, recurrence, direction, x, states);
   });

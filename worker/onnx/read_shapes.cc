@@ -204,9 +204,17 @@ absl::Status ReadIdentity(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Casts between floats (all are float32 here) or between whole numbers, or to truth values.
-absl::Status ReadCast(OnnxNodeReader& r) {
-  const int64_t to = r.Int("to", 0);
+namespace {
+
+// x without what is behind its point: floor(max(x, 0)) - floor(max(-x, 0)). Without a gradient.
+Tensor Truncated(OnnxNodeReader& r, Tensor x) {
+  const auto below = [&r](Tensor at) { return r.Layer("Floor", {r.Layer("Relu", {at})}); };
+  const Tensor negative = r.Layer("Sub", {NumberBeside(r, x, 0), x});
+  return r.Layer("Sub", {below(x), below(negative)});
+}
+
+// Floats are float32 here, and so are whole numbers that samples have.
+absl::Status CastTo(OnnxNodeReader& r, int64_t to) {
   const bool to_float = IsFloatType(to);
   const bool to_int = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32;
   const bool to_bool = to == onnx::TensorProto::BOOL;
@@ -215,6 +223,8 @@ absl::Status ReadCast(OnnxNodeReader& r) {
   const bool numbers = value.kind == Kind::kFloats && !value.trained;  // that stay
   if (to_bool && r.IsTensor(0)) {
     value.tensor = r.Layer("Step", {r.Layer("Abs", {value.tensor})});
+  } else if (to_int && r.IsTensor(0)) {
+    if (!value.whole) value.tensor = Truncated(r, value.tensor);
   } else if (to_bool && ints) {
     for (int64_t& number : value.ints) number = number != 0 ? 1 : 0;
   } else if (to_float && ints) {
@@ -237,6 +247,18 @@ absl::Status ReadCast(OnnxNodeReader& r) {
   }
   r.Set(std::move(value));
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadCast(OnnxNodeReader& r) { return CastTo(r, r.Int("to", 0)); }
+
+absl::Status ReadCastLike(OnnxNodeReader& r) {
+  const OnnxValue& like = r.in(1);
+  if (like.kind == Kind::kInts || like.whole) {
+    return absl::UnimplementedError("like whole numbers or truth values; expected like floats");
+  }
+  return CastTo(r, onnx::TensorProto::FLOAT);
 }
 
 absl::Status ReadShape(OnnxNodeReader& r) {

@@ -63,10 +63,16 @@ absl::StatusOr<OnnxRecurrence> OnnxRecurrence::Read(OnnxNodeReader& r, int64_t g
   }
   made.places_ = dims[places];
   made.units_ = w[1] / gates;
-  if (r.Has(4) && !r.in(4).IsAll(made.places_)) {
+  if (r.IsTensor(4)) {
+    const OnnxValue& lengths = r.in(4);
+    if (lengths.IsUnbatched() || r.shape(lengths.tensor) != Shape{1}) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its lengths are ", DimsText(r.DimsOf(lengths)), ", expected [batch]"));
+    }
+    made.lengths_ = lengths.tensor;
+  } else if (r.Has(4) && !r.in(4).IsAll(made.places_)) {
     return absl::UnimplementedError(absl::StrCat(
-        "expected no lengths, or such that are known when the file is read, all of them ",
-        made.places_));
+        "expected no lengths, those of samples, or numbers that are all ", made.places_));
   }
   // Axes of size 1 beside the batch join those of a place.
   Axes place = x.axes[2];
@@ -92,6 +98,18 @@ absl::StatusOr<OnnxNodeReader::Weight> OnnxRecurrence::WeightOf(const Direction&
   if (directions_.size() > 1) weight.part = absl::StrCat("direction ", direction.number);
   if (count != size) absl::StrAppend(&weight.part, " from ", begin);
   return weight;
+}
+
+Tensor OnnxRecurrence::LastOf(Tensor states) const {
+  if (!has_lengths()) return Place(states, places_ - 1);
+  const auto below = [&](Tensor lengths) {
+    return r_.Layer("SequenceMask", {lengths}, Options().Set("size", static_cast<double>(places_)));
+  };
+  const Tensor one = NumberBeside(r_, lengths_, 1);
+  const Tensor is_last =
+      r_.Layer("Sub", {below(lengths_), below(r_.Layer("Sub", {lengths_, one}))});
+  return r_.Layer("ReduceSum", {r_.Layer("Mul", {states, is_last})},
+                  Options().Set("axes", std::vector<int64_t>{1}).Set("keepdims", false));
 }
 
 Tensor OnnxRecurrence::Place(Tensor states, int64_t place) const {
@@ -169,9 +187,18 @@ absl::Status OnnxRecurrence::SetUnrolled(const Cell& cell) {
     for (size_t state = 0; state < states_; ++state) {
       TESSERA_ASSIGN_OR_RETURN(states.emplace_back(), First(direction, state));
     }
-    for (int64_t place = 0; place < places_; ++place) {
-      TESSERA_ASSIGN_OR_RETURN(states, cell(direction, Place(x, place), states));
-      given.push_back(r_.Reshaped(states[0], Shape{1, units_}));
+    for (int64_t step = 0; step < places_; ++step) {
+      const std::vector<Tensor> before = states;
+      TESSERA_ASSIGN_OR_RETURN(states, cell(direction, Place(x, step), before));
+      Tensor shown = states[0];
+      if (has_lengths()) {
+        const int64_t place = direction.backward ? places_ - 1 - step : step;
+        shown = WithinLengths(place, shown, NumberBeside(r_, shown, 0));
+        for (size_t state = 0; state < states_; ++state) {
+          states[state] = WithinLengths(place, states[state], before[state]);
+        }
+      }
+      given.push_back(r_.Reshaped(shown, Shape{1, units_}));
     }
     all.push_back(Joined(given, 1));
     for (size_t state = 0; state < states_; ++state) last[state].push_back(states[state]);
@@ -182,6 +209,12 @@ absl::Status OnnxRecurrence::SetUnrolled(const Cell& cell) {
     if (r_.HasOutput(output)) SetOne(last[state], output);
   }
   return absl::OkStatus();
+}
+
+Tensor OnnxRecurrence::WithinLengths(int64_t place, Tensor after, Tensor before) const {
+  const Tensor at = NumberBeside(r_, lengths_, static_cast<double>(place));
+  const Tensor within = r_.Layer("Step", {r_.Layer("Sub", {lengths_, at})});
+  return r_.Layer("Where", {within, after, before});
 }
 
 Tensor OnnxRecurrence::Turned(Tensor x) const {

@@ -30,8 +30,19 @@ class OnnxRecurrence {
   int64_t gates() const { return gates_; }
   int64_t places() const { return places_; }
   int64_t units() const { return units_; }
-  bool begins_at_zero() const { return begins_at_zero_; }
+  // Whether the dense graph's ops know it: it begins at zeros, and lengths that differ by sample
+  // are those of a walk forward.
+  bool is_plain() const {
+    const bool backward = directions_.back().backward;
+    return begins_at_zero_ && (!has_lengths() || !backward);
+  }
 
+  // x and, if they differ by sample, the lengths, [batch, 1]: what the dense graph's ops read.
+  std::vector<Tensor> InputsOf(const Direction& direction) const {
+    std::vector<Tensor> inputs = {Walked(direction)};
+    if (has_lengths()) inputs.push_back(lengths_);
+    return inputs;
+  }
   // x with its places in the order of the direction.
   Tensor Walked(const Direction& direction) const { return direction.backward ? Turned(x_) : x_; }
   // Parameter `name` of a layer, from input i, which has `size` numbers for each direction: `count`
@@ -39,6 +50,9 @@ class OnnxRecurrence {
   absl::StatusOr<OnnxNodeReader::Weight> WeightOf(const Direction& direction,
                                                   const std::string& name, size_t i, int64_t size,
                                                   int64_t begin, int64_t count) const;
+  // The state of each sample's last place, [batch, n], of states [batch, places, n] in the order of
+  // a walk forward, or without lengths of any.
+  Tensor LastOf(Tensor states) const;
   // One place of states [batch, places, n], as [batch, n].
   Tensor Place(Tensor states, int64_t place) const;
   // The direction's initial state, [batch, units], from input 5 + `state`.
@@ -63,10 +77,13 @@ class OnnxRecurrence {
   }
 
  private:
+  bool has_lengths() const { return lengths_.index >= 0; }
   explicit OnnxRecurrence(OnnxNodeReader& r) : r_(r) {}
 
   absl::StatusOr<Tensor> Product(const Direction& direction, size_t i, Tensor x, int64_t first,
                                  int64_t last) const;
+  // `after` for samples whose length is above `place`, else `before`; by [batch, n].
+  Tensor WithinLengths(int64_t place, Tensor after, Tensor before) const;
   // x with its places reversed.
   Tensor Turned(Tensor x) const;
   Tensor Joined(const std::vector<Tensor>& parts, double axis) const;
@@ -76,6 +93,7 @@ class OnnxRecurrence {
   bool begins_at_zero_ = true;
   std::vector<Direction> directions_;
   Tensor x_;
+  Tensor lengths_;  // index -1: all samples have all places
   int64_t gates_ = 0;
   int64_t places_ = 0;
   int64_t units_ = 0;

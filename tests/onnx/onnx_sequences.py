@@ -1,0 +1,131 @@
+"""Networks of onnx.helper over history [batch, 5, 8], of which each sample has the first `lengths` places.
+
+They are read and give what onnxruntime gives; tests/onnx/read_test.py holds them.
+"""
+import numpy
+from onnx import TensorProto
+
+from onnx_network import DIM, PLACES, case
+
+
+def places(n):
+    return n.ints(*range(PLACES))
+
+
+def mask(n, column):
+    """[batch, 5]: truth values, of lengths [batch, 1]."""
+    return n.Less(places(n), column)
+
+
+def mean(n, total, column):
+    return n.Div(total, n.Cast(n.Max(column, n.ints(1)), to=TensorProto.FLOAT))
+
+
+def batch_second(n):
+    return n.Transpose(n.history, perm=[1, 0, 2])
+
+
+@case()
+def mean_within_lengths_of_int64(n):
+    column = n.Unsqueeze(n.lengths, n.ints(1))
+    weights = n.Unsqueeze(n.Cast(mask(n, column), to=TensorProto.FLOAT), n.ints(2))
+    shifted = n.Add(n.history, n.drawn(DIM))  # else the zeros behind a sequence would hide a wrong mask
+    return mean(n, n.ReduceSum(n.Mul(shifted, weights), n.ints(1), keepdims=0), column)
+
+
+@case()
+def target_attention_within_lengths_of_int32(n):
+    """DIN: a network of the behaviour, the target, and their difference and product; a softmax over the places."""
+    n.lengths_type = TensorProto.INT32
+    target = n.Expand(n.Gather(n.vectors, n.ints(0), axis=1), n.ints(1, PLACES, 1))
+    beside = n.Concat(n.history, target, n.Sub(target, n.history), n.Mul(target, n.history), axis=-1)
+    hidden = n.Sigmoid(n.Add(n.MatMul(beside, n.drawn(4 * DIM, 6)), n.drawn(6)))
+    scores = n.Squeeze(n.Add(n.MatMul(hidden, n.drawn(6, 1)), n.drawn(1)), n.ints(2))
+    column = n.Unsqueeze(n.Cast(n.lengths, to=TensorProto.INT64), n.ints(-1))
+    hidden_places = n.Not(mask(n, column))
+    weights = n.Softmax(n.Where(hidden_places, n.float(-1e9), scores), axis=1)
+    return n.Squeeze(n.MatMul(n.Unsqueeze(weights, n.ints(1)), n.history), n.ints(1))
+
+
+@case()
+def lengths_in_a_column(n):
+    n.lengths_dims = [1]
+    shorter = n.Sub(n.lengths, n.ints(1))
+    weights = n.Unsqueeze(n.Cast(mask(n, shorter), to=TensorProto.FLOAT), n.ints(2))
+    return n.ReduceSum(n.Mul(n.Add(n.history, n.drawn(DIM)), weights), n.ints(1), keepdims=0)
+
+
+@case()
+def lengths_as_floats(n):
+    n.lengths_type = TensorProto.FLOAT
+    root = n.Cast(n.Mul(n.Sqrt(n.Add(n.lengths, n.float(0.5))), n.float(-1.75)), to=TensorProto.INT64)  # rounds towards 0
+    last = n.Cast(n.Unsqueeze(n.Neg(root), n.ints(1)), to=TensorProto.INT32)
+    beyond = n.LessOrEqual(n.Cast(last, to=TensorProto.INT64), places(n))
+    shifted = n.Add(n.history, n.drawn(DIM))
+    return n.ReduceSum(n.Where(n.Unsqueeze(beyond, n.ints(2)), shifted, n.drawn(1, 1, 1)), n.ints(1), keepdims=0)
+
+
+def recurrence(op, gates, bias, outputs, lengths, **attributes):
+    """All states and the last ones of a recurrence within lengths."""
+    def build(n):
+        directions = 2 if attributes.get("direction") == "bidirectional" else 1
+        weights = [n.drawn(directions, gates * 6, DIM), n.drawn(directions, gates * 6, 6), n.drawn(directions, bias * gates * 6)]
+        if lengths == "column":
+            n.lengths_dims = [1]
+        shape = n.Squeeze(n.lengths, n.ints(1)) if lengths == "column" else n.lengths
+        states = getattr(n, op)(batch_second(n), *weights, n.Cast(shape, to=TensorProto.INT32), outputs=outputs, hidden_size=6, **attributes)
+        parts = [n.Reshape(n.Transpose(states[0], perm=[2, 0, 1, 3]), n.ints(0, -1))]
+        parts += [n.Reshape(n.Transpose(state, perm=[1, 0, 2]), n.ints(0, -1)) for state in states[1:]]
+        return n.Concat(*parts, axis=1)
+
+    return build
+
+
+@case()
+def gru_within_lengths(n):
+    return recurrence("GRU", 3, 2, 2, "row", linear_before_reset=1)(n)
+
+
+@case()
+def gru_whose_reset_comes_first_within_lengths(n):
+    return recurrence("GRU", 3, 2, 2, "column")(n)
+
+
+@case()
+def gru_both_ways_within_lengths(n):
+    return recurrence("GRU", 3, 2, 2, "row", linear_before_reset=1, direction="bidirectional")(n)
+
+
+@case()
+def lstm_within_lengths(n):
+    return recurrence("LSTM", 4, 2, 3, "row")(n)
+
+
+@case()
+def lstm_backward_within_lengths(n):
+    return recurrence("LSTM", 4, 2, 3, "row", direction="reverse")(n)
+
+
+@case()
+def rnn_within_lengths(n):
+    return recurrence("RNN", 1, 2, 2, "row", direction="bidirectional")(n)
+
+
+@case()
+def last_state_of_a_gru_within_lengths(n):
+    weights = [n.drawn(1, 18, DIM), n.drawn(1, 18, 6), n.drawn(1, 36)]
+    n.lengths_type = TensorProto.INT32
+    last = n.GRU(batch_second(n), *weights, n.lengths, outputs=2, hidden_size=6, linear_before_reset=1)[1]
+    return n.Squeeze(last, n.numbers(numpy.array([0], dtype=numpy.int64)))
+
+
+REFUSED = {
+    "a quotient of whole numbers that samples have; cast them to floats first": lambda n: n.Cast(
+        n.Div(n.Add(n.lengths, n.ints(1)), n.ints(2)), to=TensorProto.FLOAT),
+    'input "lengths" is [batch, 2] in the file, the job\'s data gives [batch, 1] or [batch]': lambda n: two_columns(n),
+}
+
+
+def two_columns(n):
+    n.lengths_dims = [2]
+    return n.Cast(n.lengths, to=TensorProto.FLOAT)
