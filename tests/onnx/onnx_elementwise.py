@@ -96,3 +96,22 @@ def functions_of_numbers_of_the_code(n):
 @case()
 def slopes_of_an_axis(n):
     return n.PRelu(n.PRelu(n.vectors, n.drawn(FIELDS, 1)), n.drawn(DIM))
+
+
+@case()
+def means_of_several_and_what_only_one_of_two_is(n):
+    above, below = n.Greater(n.vectors, n.float(0.5)), n.Less(n.vectors, n.float(0.75))
+    either = n.CastLike(n.Xor(above, below), n.vectors)
+    return n.Concat(n.Mean(n.vectors, n.drawn(DIM), n.Exp(n.vectors)), n.Mean(n.vectors), either, axis=1)
+
+
+@case()
+def above_a_threshold(n):
+    return n.Concat(n.ThresholdedRelu(n.vectors, alpha=0.25), n.ThresholdedRelu(n.vectors), n.ThresholdedRelu(n.vectors, alpha=-0.5), axis=2)
+
+
+@case()
+def by_norms(n):
+    zeros = n.Mul(n.vectors, n.float(0))
+    return n.Concat(n.LpNormalization(n.vectors), n.LpNormalization(n.vectors, axis=1, p=1), n.Mul(n.LpNormalization(n.Relu(n.Add(
+        n.vectors, n.drawn(FIELDS, 1))), axis=-1, p=2), n.float(2)), n.LpNormalization(zeros), axis=1)

@@ -12,28 +12,17 @@ namespace {
 
 // Whether a gradient passes from the node's output to its input.
 bool PassesGradient(const onnx::NodeProto& node, int input) {
-  static const auto* const none = new std::set<std::string>{"And",
-                                                            "Ceil",
-                                                            "ConstantOfShape",
-                                                            "Equal",
-                                                            "EyeLike",
-                                                            "Floor",
-                                                            "Greater",
-                                                            "GreaterOrEqual",
-                                                            "IsInf",
-                                                            "IsNaN",
-                                                            "Less",
-                                                            "LessOrEqual",
-                                                            "Not",
-                                                            "OneHot",
-                                                            "Or",
-                                                            "Range",
-                                                            "Round",
-                                                            "Shape",
-                                                            "Sign",
-                                                            "Size"};
+  static const auto* const none =
+      new std::set<std::string>{"And",     "Ceil",           "ConstantOfShape",
+                                "Equal",   "EyeLike",        "Floor",
+                                "Greater", "GreaterOrEqual", "IsInf",
+                                "IsNaN",   "Less",           "LessOrEqual",
+                                "Not",     "OneHot",         "Or",
+                                "Range",   "Round",          "Shape",
+                                "Sign",    "Size",           "Xor"};
   // Inputs after the first only say how, and get no gradient.
-  static const auto* const first = new std::set<std::string>{"Clip", "Dropout", "Pad", "Pow"};
+  static const auto* const first =
+      new std::set<std::string>{"CastLike", "Clip", "Dropout", "Pad", "Pow"};
   const std::string& op = node.op_type();
   if (op == "Where") return input > 0;
   if (op == "Cast") {

@@ -156,6 +156,22 @@ absl::Status ReadMaxMin(OnnxNodeReader& r) {
   });
 }
 
+absl::Status ReadMean(OnnxNodeReader& r) {
+  return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
+    if (operands.size() == 1) return operands[0];
+    return Scaled(r, r.Layer("Add", operands), 1.0 / static_cast<double>(operands.size()));
+  });
+}
+
+// x where x > alpha, else 0
+absl::Status ReadThresholdedRelu(OnnxNodeReader& r) {
+  const double alpha = static_cast<double>(r.Float("alpha", 1));
+  return SetElementwise(r, [&](Tensor x) {
+    const Tensor above = IsAbove(r, x, NumberBeside(r, x, alpha));
+    return r.Layer("Where", {above, x, NumberBeside(r, x, 0)});
+  });
+}
+
 absl::Status ReadSign(OnnxNodeReader& r) {
   return SetElementwise(r, [&](Tensor x) {
     return r.Layer("Sub", {r.Layer("Step", {x}), r.Layer("Step", {Scaled(r, x, -1)})});
@@ -201,11 +217,12 @@ absl::Status ReadIsNan(OnnxNodeReader& r) {
   });
 }
 
-// a and b: a b; a or b: a + b - a b
+// a and b: a b; a or b: a + b - a b; one of them: |a - b|
 absl::Status ReadLogic(OnnxNodeReader& r) {
   if (AllInts(r)) return ReadIntArithmetic(r);
   if (r.inputs() != 2) return absl::InvalidArgumentError("expected two inputs");
   return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
+    if (r.node().op_type() == "Xor") return r.Layer("Abs", {r.Layer("Sub", operands)});
     const Tensor both = r.Layer("Mul", operands);
     if (r.node().op_type() == "And") return both;
     return r.Layer("Sub", {r.Layer("Add", operands), both});

@@ -14,6 +14,7 @@ absl::StatusOr<int64_t> Of(absl::string_view op, int64_t x, int64_t y) {
   if (op == "Equal") return x == y ? 1 : 0;
   if (op == "And") return x != 0 && y != 0 ? 1 : 0;
   if (op == "Or") return x != 0 || y != 0 ? 1 : 0;
+  if (op == "Xor") return (x != 0) != (y != 0) ? 1 : 0;
   // The batch's size times or divided by known numbers.
   const int64_t times = BatchFactor(x), by = BatchFactor(y);
   if (op == "Mul" && IsBatch(x) != IsBatch(y)) {

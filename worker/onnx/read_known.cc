@@ -57,6 +57,7 @@ const std::map<std::string, Arithmetic>& Formulas() {
       {"Sub", {2, [](const double* x) { return x[0] - x[1]; }}},
       {"Tanh", {1, [](const double* x) { return std::tanh(*x); }}},
       {"Where", {3, [](const double* x) { return x[0] != 0 ? x[1] : x[2]; }}},
+      {"Xor", {2, [](const double* x) { return (x[0] != 0) != (x[1] != 0); }, Kind::kInts}},
   };
   return *formulas;
 }

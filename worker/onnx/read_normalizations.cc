@@ -129,6 +129,25 @@ absl::Status ReadLayerNormalization(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
+// x by its norm along an axis; zeros stay zeros.
+absl::Status ReadLpNormalization(OnnxNodeReader& r) {
+  const int64_t p = r.Int("p", 2);
+  if (p != 1 && p != 2)
+    return absl::InvalidArgumentError(absl::StrCat("p ", p, ", expected 1 or 2"));
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(r.Int("axis", -1), x));
+  std::swap(x.axes[axis], x.axes.back());
+  r.LastAxis(x, x.axes.size() - 1);
+  const Tensor size = p == 1 ? r.Layer("Abs", {x.tensor}) : r.Layer("Mul", {x.tensor, x.tensor});
+  const Tensor sum = r.Layer("ReduceSum", {size}, OverLast(r.shape(size)));
+  // Before the root, whose slope at 0 is infinite.
+  const Tensor above = r.Layer("Where", {r.Layer("Step", {sum}), sum, NumberBeside(r, sum, 1)});
+  x.tensor = r.Layer("Div", {x.tensor, p == 1 ? above : r.Layer("Sqrt", {above})});
+  std::swap(x.axes[axis], x.axes.back());
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
 // x / sqrt(mean of x^2 + epsilon), times a factor for each number of those axes.
 absl::Status ReadRmsNormalization(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(FromAxisOn of, ReadFromAxisOn(r));
