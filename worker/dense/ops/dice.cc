@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "common/math/normalization/dice.h"
 #include "common/math/normalization/standardization.h"
 #include "common/status_macros.h"
@@ -31,23 +33,17 @@ class Dice final : public Op {
     return 3 * width_ + batch * outputs_[0].floats();
   }
 
-  // On a card: room for the sums of each column that its gradients share.
+  // Sums of each column that its gradients share.
   size_t ScratchFloats() const override { return 2 * width_; }
 
   void Forward(const ForwardPass& pass) const override {
     const absl::Span<const float> x = pass.inputs[0];
     if (pass.training) MeasureBatch(pass.pool, x, epsilon_, pass.kept.subspan(0, 3 * width_));
-    const float* mean = pass.training ? pass.kept.data() : pass.statistics[0].data();
-    for (size_t at = 0; at < x.size(); at += width_) {
-      for (size_t j = 0; j < width_; ++j) {
-        const float inverse = pass.training
-                                  ? pass.kept[2 * width_ + j]
-                                  : Standardization::Inverse(pass.statistics[1][j], epsilon_);
-        const float p = math::Dice::Share(Standardization::Value(x[at + j], mean[j], inverse));
-        pass.outputs[0][at + j] = math::Dice::Value(p, pass.trained[0][j], x[at + j]);
-        if (pass.training) pass.kept[3 * width_ + at + j] = p;
+    ForRows(pass.pool, x.size() / width_, width_, [&](size_t first, size_t last) {
+      for (size_t column = 0; column < width_; column += kTile) {
+        ForwardTile(pass, first, last, column, std::min(kTile, width_ - column));
       }
-    }
+    });
   }
 
   void Backward(const BackwardPass& pass) const override {
@@ -62,7 +58,8 @@ class Dice final : public Op {
       return math::Dice::StandardGradient(p[at], alpha[j], x[at], dy[at]);
     };
     MovedStatistics(pass.kept, rows, momentum_, pass.statistics, pass.statistics_gradients);
-    absl::Span<float> dx = pass.input_gradients[0];
+    float* __restrict g_mean = pass.scratch.data();
+    float* __restrict g_slope = g_mean + width_;
     ColumnSums<3>(
         pass.pool, rows, width_,
         [&](size_t at, size_t j, float(&terms)[3]) {
@@ -73,15 +70,21 @@ class Dice final : public Op {
         },
         [&](size_t j, const double(&sums)[3]) {
           pass.trained_gradients[0][j] = static_cast<float>(sums[0]);
-          if (dx.empty()) return;
-          const float g_mean = static_cast<float>(sums[1]) / n;
-          const float g_slope = static_cast<float>(sums[2]) / n * inverse[j] * inverse[j];
-          for (size_t at = j; at < dx.size(); at += width_) {
-            dx[at] = dy[at] * math::Dice::Slope(p[at], alpha[j]) +
-                     Standardization::Gradient(inverse[j], slope(at, j), g_mean, x[at] - mean[j],
-                                               g_slope);
-          }
+          g_mean[j] = static_cast<float>(sums[1]) / n;
+          g_slope[j] = static_cast<float>(sums[2]) / n * inverse[j] * inverse[j];
         });
+    if (pass.input_gradients[0].empty()) return;
+    float* __restrict dx = pass.input_gradients[0].data();
+    ForRows(pass.pool, rows, width_, [&](size_t first, size_t last) {
+      for (size_t row = first; row < last; ++row) {
+        for (size_t j = 0; j < width_; ++j) {
+          const size_t at = row * width_ + j;
+          dx[at] = dy[at] * math::Dice::Slope(p[at], alpha[j]) +
+                   Standardization::Gradient(inverse[j], slope(at, j), g_mean[j], x[at] - mean[j],
+                                             g_slope[j]);
+        }
+      }
+    });
   }
 
   bool RunsOnCuda() const override { return true; }
@@ -112,6 +115,33 @@ class Dice final : public Op {
   }
 
  private:
+  static constexpr size_t kTile = 256;  // columns whose factors fit the stack
+
+  // Of the rows [first, last), `columns` columns from `begin` on.
+  void ForwardTile(const ForwardPass& pass, size_t first, size_t last, size_t begin,
+                   size_t columns) const {
+    const float* __restrict alpha = pass.trained[0].data() + begin;
+    const float* __restrict mean =
+        (pass.training ? pass.kept.data() : pass.statistics[0].data()) + begin;
+    float inverse[kTile];
+    for (size_t j = 0; j < columns; ++j) {
+      inverse[j] = pass.training
+                       ? pass.kept[2 * width_ + begin + j]
+                       : Standardization::Inverse(pass.statistics[1][begin + j], epsilon_);
+    }
+    for (size_t row = first; row < last; ++row) {
+      const size_t at = row * width_ + begin;
+      const float* __restrict x = pass.inputs[0].data() + at;
+      float* __restrict y = pass.outputs[0].data() + at;
+      float* __restrict kept = pass.training ? pass.kept.data() + 3 * width_ + at : nullptr;
+      for (size_t j = 0; j < columns; ++j) {
+        const float p = math::Dice::Share(Standardization::Value(x[j], mean[j], inverse[j]));
+        y[j] = math::Dice::Value(p, alpha[j], x[j]);
+        if (kept != nullptr) kept[j] = p;
+      }
+    }
+  }
+
   const size_t width_;
   const float momentum_;
   const float epsilon_;

@@ -35,55 +35,35 @@ class LayerNormalization final : public Op {
 
   void Forward(const ForwardPass& pass) const override {
     const size_t floats = pass.outputs[0].size();
-    const float n = static_cast<float>(width_);
-    for (size_t at = 0; at < floats; at += width_) {
-      const float* __restrict x = pass.inputs[0].data() + at;
-      float* __restrict y = pass.outputs[0].data() + at;
-      const float* __restrict weight = pass.trained[0].data() + at % period_;
-      const float* __restrict bias = pass.trained[1].data() + at % period_;
-      const float mean = LaneSum(width_, [&](size_t j) { return x[j]; }) / n;
-      const float variance =
-          LaneSum(width_, [&](size_t j) { return (x[j] - mean) * (x[j] - mean); }) / n;
-      const float inverse = Standardization::Inverse(variance, epsilon_);
-      if (pass.training) {
-        float* __restrict xhat = pass.kept.data() + at;
-        for (size_t j = 0; j < width_; ++j) xhat[j] = Standardization::Value(x[j], mean, inverse);
-        pass.kept[floats + at / width_] = inverse;
+    ForRows(pass.pool, floats / width_, width_, [&](size_t first, size_t last) {
+      for (size_t row = first; row < last; ++row) {
+        const size_t at = row * width_;
+        ForwardRow(pass, at, at % period_, pass.training ? pass.kept.data() + at : nullptr,
+                   pass.training ? pass.kept.data() + floats + row : nullptr);
       }
-      for (size_t j = 0; j < width_; ++j) {
-        y[j] = Standardization::Value(x[j], mean, inverse) * weight[j] + bias[j];
-      }
-    }
+    });
   }
 
   void Backward(const BackwardPass& pass) const override {
-    const absl::Span<const float> all = pass.output_gradients[0];
+    const absl::Span<const float> dy = pass.output_gradients[0];
     const float* __restrict kept = pass.kept.data();
     ColumnSums<2>(
-        pass.pool, all.size() / period_, period_,
+        pass.pool, dy.size() / period_, period_,
         [&](size_t at, size_t, float(&terms)[2]) {
-          terms[0] = all[at] * kept[at];
-          terms[1] = all[at];
+          terms[0] = dy[at] * kept[at];
+          terms[1] = dy[at];
         },
         [&](size_t j, const double(&sums)[2]) {
           pass.trained_gradients[0][j] = static_cast<float>(sums[0]);
           pass.trained_gradients[1][j] = static_cast<float>(sums[1]);
         });
     if (pass.input_gradients[0].empty()) return;
-    const float n = static_cast<float>(width_);
-    for (size_t at = 0; at < all.size(); at += width_) {
-      const float* __restrict dy = all.data() + at;
-      const float* __restrict xhat = kept + at;
-      const float* __restrict weight = pass.trained[0].data() + at % period_;
-      float* __restrict dx = pass.input_gradients[0].data() + at;
-      const float mean = LaneSum(width_, [&](size_t j) { return dy[j] * weight[j]; }) / n;
-      const float slope =
-          LaneSum(width_, [&](size_t j) { return dy[j] * weight[j] * xhat[j]; }) / n;
-      const float inverse = kept[all.size() + at / width_];
-      for (size_t j = 0; j < width_; ++j) {
-        dx[j] = Standardization::Gradient(inverse, dy[j] * weight[j], mean, xhat[j], slope);
+    ForRows(pass.pool, dy.size() / width_, width_, [&](size_t first, size_t last) {
+      for (size_t row = first; row < last; ++row) {
+        const size_t at = row * width_;
+        BackwardRow(pass, at, at % period_, kept + at, kept[dy.size() + row]);
       }
-    }
+    });
   }
 
   bool RunsOnCuda() const override { return true; }
@@ -109,6 +89,41 @@ class LayerNormalization final : public Op {
   }
 
  private:
+  // The row from `at` on, whose weights begin at `weights`. Keeps xhat and `kept_inverse`, in
+  // training.
+  void ForwardRow(const ForwardPass& pass, size_t at, size_t weights, float* __restrict xhat,
+                  float* kept_inverse) const {
+    const float n = static_cast<float>(width_);
+    const float* __restrict x = pass.inputs[0].data() + at;
+    float* __restrict y = pass.outputs[0].data() + at;
+    const float* __restrict weight = pass.trained[0].data() + weights;
+    const float* __restrict bias = pass.trained[1].data() + weights;
+    const float mean = LaneSum(width_, [&](size_t j) { return x[j]; }) / n;
+    const float variance =
+        LaneSum(width_, [&](size_t j) { return (x[j] - mean) * (x[j] - mean); }) / n;
+    const float inverse = Standardization::Inverse(variance, epsilon_);
+    if (xhat != nullptr) {
+      for (size_t j = 0; j < width_; ++j) xhat[j] = Standardization::Value(x[j], mean, inverse);
+      *kept_inverse = inverse;
+    }
+    for (size_t j = 0; j < width_; ++j) {
+      y[j] = Standardization::Value(x[j], mean, inverse) * weight[j] + bias[j];
+    }
+  }
+
+  void BackwardRow(const BackwardPass& pass, size_t at, size_t weights,
+                   const float* __restrict xhat, float inverse) const {
+    const float n = static_cast<float>(width_);
+    const float* __restrict dy = pass.output_gradients[0].data() + at;
+    const float* __restrict weight = pass.trained[0].data() + weights;
+    float* __restrict dx = pass.input_gradients[0].data() + at;
+    const float mean = LaneSum(width_, [&](size_t j) { return dy[j] * weight[j]; }) / n;
+    const float slope = LaneSum(width_, [&](size_t j) { return dy[j] * weight[j] * xhat[j]; }) / n;
+    for (size_t j = 0; j < width_; ++j) {
+      dx[j] = Standardization::Gradient(inverse, dy[j] * weight[j], mean, xhat[j], slope);
+    }
+  }
+
   cuda::LayerNormalizationShape CudaShape(size_t floats) const {
     return {static_cast<int64_t>(floats / width_), static_cast<int64_t>(width_),
             static_cast<int64_t>(period_)};
