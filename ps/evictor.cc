@@ -21,6 +21,18 @@ constexpr absl::Duration kAllAwaited = absl::Milliseconds(2);
 // Time between givings back of memory that calls have freed: malloc keeps megabytes of it for each
 // thread, which would count against the budget.
 constexpr absl::Duration kTidy = absl::Seconds(1);
+// Memory that is given back before the next look at rows that have to leave.
+constexpr uint64_t kGivenBackAtOnce = 16 << 20;
+
+// What the pages of a table take beside the rows that they have had: free ends of slabs and pages,
+// room in maps. What is more comes from memory that cannot be given back, and does not count: rows
+// that leave would make it larger, and more rows leave.
+uint64_t OverheadOf(const TableTier& table) {
+  const uint64_t held = table.held_bytes();
+  const uint64_t pages = table.page_bytes();
+  constexpr uint64_t kOfOne = 8 << 20;
+  return held > pages ? std::min(held - pages, pages / 8 + kOfOne) : 0;
+}
 
 }  // namespace
 
@@ -47,7 +59,6 @@ void Evictor::Add(TableTier* table) {
 void Evictor::Remove(TableTier* table) {
   absl::MutexLock lock(&mu_);
   tables_.erase(std::remove(tables_.begin(), tables_.end(), table), tables_.end());
-  beside_.Forget();
   const auto is_free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return busy_ != table; };
   mu_.Await(absl::Condition(&is_free));
 }
@@ -73,9 +84,10 @@ void Evictor::Work() {
     }
     if (!pressed) continue;
     const bool rows_left = Round();
+    const bool gave_back = GiveBack();
     absl::MutexLock lock(&mu_);
     const auto stopping = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_; };
-    if (rows_left) continue;
+    if (rows_left || gave_back) continue;
     mu_.AwaitWithTimeout(absl::Condition(&stopping), fails_ ? kLook : kAllAwaited);
   }
 }
@@ -84,10 +96,16 @@ void Evictor::Weigh(absl::Duration now) {
   uint64_t others = 0;
   {
     absl::MutexLock lock(&mu_);
-    for (const TableTier* table : tables_) others += table->tier_bytes();
+    uint64_t held = 0;
+    uint64_t overhead = 0;
+    for (const TableTier* table : tables_) {
+      others += table->tier_bytes();
+      held += table->held_bytes();
+      overhead += OverheadOf(*table);
+    }
     if (resident_) {
-      beside_.Measure(resident_(), budget_.rows() + others, now);
-      others += beside_.bytes();
+      beside_.Measure(resident_(), held + others, now);
+      others += beside_.bytes() + overhead;
     }
   }
   budget_.SetOthers(others);
@@ -129,6 +147,29 @@ bool Evictor::Round() {
   absl::MutexLock lock(&mu_);
   fails_ = fails;
   return freed > 0;
+}
+
+bool Evictor::GiveBack() {
+  const uint64_t excess = budget_.ExcessPages();
+  if (excess == 0) return false;
+  TableTier* table = nullptr;
+  {
+    absl::MutexLock lock(&mu_);
+    // The table with the largest part to give back moves the fewest rows for it.
+    double largest = 0;
+    for (TableTier* one : tables_) {
+      const double part = one->idle_part();
+      if (part <= largest) continue;
+      largest = part;
+      table = one;
+    }
+    if (table == nullptr) return false;
+    busy_ = table;
+  }
+  table->GiveBack(std::min(excess, kGivenBackAtOnce));
+  absl::MutexLock lock(&mu_);
+  busy_ = nullptr;
+  return true;
 }
 
 }  // namespace tessera::ps

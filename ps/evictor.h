@@ -14,8 +14,9 @@ namespace tessera::ps {
 
 class TableTier;
 
-// The thread of a ps that keeps it within a MemoryBudget: it goes round the tables with a tier and
-// lets rows leave. How much a table's rows are used decides its share of memory. Thread-safe.
+// The thread of a ps that keeps it within a MemoryBudget: it goes round the tables with a tier,
+// lets rows leave, and gives back the memory of a table whose rows have made way for another's. How
+// much a table's rows are used decides its share of memory. Thread-safe.
 class Evictor {
  public:
   // The resident bytes of the process, all of which the budget then covers. Null: it covers rows
@@ -38,6 +39,9 @@ class Evictor {
   void Weigh(absl::Duration now) ABSL_LOCKS_EXCLUDED(mu_);
   // Evicts from one table after another, each its share of the excess. False: no row could leave.
   bool Round() ABSL_LOCKS_EXCLUDED(mu_);
+  // Has a table give back some of what its rows have left, if there are more pages than the budget
+  // has for rows. False: there are not.
+  bool GiveBack() ABSL_LOCKS_EXCLUDED(mu_);
 
   MemoryBudget& budget_;
   const Resident resident_;

@@ -19,8 +19,7 @@ constexpr absl::Duration kHalfLife = absl::Minutes(2);
 }  // namespace
 
 void MemoryBeside::Measure(uint64_t resident, uint64_t counted, absl::Duration now) {
-  most_counted_ = std::max(most_counted_, counted);
-  const uint64_t measured = resident > most_counted_ ? resident - most_counted_ : 0;
+  const uint64_t measured = resident > counted ? resident - counted : 0;
   const uint64_t beside = measured + MarginOf(budget_);
   const absl::Duration since = now - at_;
   at_ = now;

@@ -11,10 +11,20 @@ uint64_t MemoryBudget::Excess() const {
   return rows() > low ? rows() - low : 0;
 }
 
-void MemoryBudget::Charge(int64_t bytes) {
+uint64_t MemoryBudget::ExcessPages() const {
+  const uint64_t room = ForRows();
+  const uint64_t pages = this->pages();
+  return pages > room + page_slack() ? pages - room : 0;
+}
+
+void MemoryBudget::Charge(int64_t bytes) { Add(bytes, rows_); }
+
+void MemoryBudget::ChargePages(int64_t bytes) { Add(bytes, pages_); }
+
+void MemoryBudget::Add(int64_t bytes, std::atomic<int64_t>& counter) {
   const bool was_pressed = Pressed();
   const bool had_room = HasRoom();
-  rows_.fetch_add(bytes, std::memory_order_relaxed);
+  counter.fetch_add(bytes, std::memory_order_relaxed);
   if (bytes < 0) left_.fetch_add(static_cast<uint64_t>(-bytes), std::memory_order_relaxed);
   if (was_pressed == Pressed() && had_room == HasRoom()) return;
   absl::MutexLock lock(&mu_);

@@ -15,12 +15,13 @@ namespace tessera::ps {
 // does the rest of the process where it is measured (MemoryBeside); but rows have at least half of
 // the budget.
 //
-// Rows are counted, not pages: memory that rows have left serves new rows of their table's stripe
-// and is not given back, so the resident size stays at its maximum. The heap's freed memory is
-// given back (Evictor, main.cc).
+// Memory that rows have left serves new rows of their table, and it is still resident. So the pages
+// of a table are counted as rows, too: as many as it has had at once since it gave memory back
+// (Pages). Rows and pages both stay within the part of the budget that is left for rows.
 //
 // The room between `high` and the budget is for requests under way: the evictor starts at `high`
-// and ends at `low`, and a call that adds rows waits above the budget. Thread-safe.
+// and ends at `low`, and a call that adds rows waits above the budget. Pages may be above it for a
+// moment, by a little; that is the margin of MemoryBeside. Thread-safe.
 class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t bytes);
@@ -34,19 +35,27 @@ class MemoryBudget {
   // All other bytes that count.
   uint64_t others() const { return others_.load(std::memory_order_relaxed); }
   uint64_t used() const { return rows() + others(); }
+  uint64_t pages() const {
+    return static_cast<uint64_t>(std::max<int64_t>(0, pages_.load(std::memory_order_relaxed)));
+  }
   // How far eviction has to go: rows' bytes above `low`, or 0.
   uint64_t Excess() const;
+  // How many bytes of pages are to be given back: those above what is left for rows, or 0 if they
+  // are few.
+  uint64_t ExcessPages() const;
 
   // Counts bytes of rows; negative when rows go.
   void Charge(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  // Counts bytes of pages of rows; negative when they are given back or go with their table.
+  void ChargePages(int64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   // Sets what the tier and the rest of the process take now.
   void SetOthers(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits until rows may be added, as long as rows leave. False: none has left for at least `limit`
-  // and less than twice that.
+  // Waits until rows may be added, as long as rows leave or pages are given back. False: none has
+  // been for at least `limit` and less than twice that.
   bool WaitForRoom(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
-  // Waits, at most `limit`, until the rows take more than `high` or Wake is called. True: they take
-  // more.
+  // Waits, at most `limit`, until the rows take more than `high`, there are ExcessPages, or Wake is
+  // called. False: only Wake was.
   bool WaitForPressure(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
   void Wake() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -54,13 +63,18 @@ class MemoryBudget {
   // The part of the budget that is left for rows.
   uint64_t ForRows() const;
   uint64_t slack() const { return ForRows() / 32; }
-  bool HasRoom() const { return rows() <= ForRows(); }
-  bool Pressed() const { return rows() > ForRows() - slack(); }
+  // By so much pages may exceed the part for rows; twice that before calls wait for it.
+  uint64_t page_slack() const { return std::min<uint64_t>(slack(), 32 << 20); }
+  bool HasRoom() const { return rows() <= ForRows() && pages() <= ForRows() + 2 * page_slack(); }
+  bool Pressed() const { return rows() > ForRows() - slack() || ExcessPages() > 0; }
+  // Adds to a counter of bytes, and wakes those for whom that changes something.
+  void Add(int64_t bytes, std::atomic<int64_t>& counter) ABSL_LOCKS_EXCLUDED(mu_);
 
   const uint64_t bytes_;
   std::atomic<int64_t> rows_ = 0;
   std::atomic<uint64_t> others_ = 0;
-  std::atomic<uint64_t> left_ = 0;  // bytes of rows that have left, ever
+  std::atomic<int64_t> pages_ = 0;
+  std::atomic<uint64_t> left_ = 0;  // bytes of rows that have left and pages given back, ever
   // Locked by who makes room or pressure, so that those that wait look again.
   absl::Mutex mu_;
   uint64_t woken_ ABSL_GUARDED_BY(mu_) = 0;

@@ -1,5 +1,6 @@
 #include "ps/row_map.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -122,6 +123,11 @@ void RowMap::Grow(uint64_t hash) {
   // batches would grow all of them.
   constexpr uint32_t kParting = 7, kWays = 5;
   if (old_count == kParting) count += static_cast<uint32_t>(hash % kWays);
+  Rehash(count);
+}
+
+void RowMap::Rehash(uint32_t count) {
+  const uint32_t old_count = bucket_count_;
   Bucket* const old = TakeBuckets(count);
   // The hashes come from the rows' keys, which are far from the cache: load some buckets ahead.
   constexpr uint32_t kAhead = 4;
@@ -137,6 +143,33 @@ void RowMap::Grow(uint64_t hash) {
     }
   }
   FreeBuckets(old, old_count);
+}
+
+void RowMap::Shrink() {
+  if (size_ > 0)
+    return Rehash(static_cast<uint32_t>((uint64_t{size_} + size_ / 4) * 16 / (13 * kEntries) + 1));
+  FreeBuckets(std::exchange(buckets_, const_cast<Bucket*>(&kNoRows)),
+              std::exchange(bucket_count_, 0));
+}
+
+void RowMap::MoveTable() {
+  const uint32_t count = bucket_count_;
+  Bucket* const old = TakeBuckets(count);
+  std::copy_n(old, count, buckets_);
+  FreeBuckets(old, count);
+}
+
+bool RowMap::Replace(uint64_t hash, const Row* from, const Row* to) {
+  if (bucket_count_ == 0) return false;
+  const uint64_t entry = Entry(hash, from);
+  for (uint32_t b = Home(hash);; b = Next(b)) {
+    for (uint64_t& e : buckets_[b].entries) {
+      if (e != entry) continue;
+      e = Entry(hash, to);
+      return true;
+    }
+    if (buckets_[b].entries[kEntries - 1] == 0) return false;
+  }
 }
 
 void RowMap::ForEach(absl::FunctionRef<void(Row*)> visit) const {

@@ -72,8 +72,26 @@ class RowMap {
   void Reserve(uint64_t rows, uint64_t spread);
   // Takes out and returns the row of `key`, which is still the caller's; null: there was none.
   // Entries that had overflowed move back, so searches stay as short as if the key had never been
-  // there. Reads some other rows' keys. The table does not shrink.
+  // there. Reads some other rows' keys. The table does not shrink by itself.
   Row* Erase(uint64_t hash, uint64_t key);
+  // If `from` is the row of its key here, `to`, which has the same key, takes its place. `hash`: of
+  // the first 8 bytes of `from`, which may be anything. Reads no row. False: it is not.
+  bool Replace(uint64_t hash, const Row* from, const Row* to);
+
+  // Whether the table has room for more than twice the rows; one that has just grown has not.
+  bool is_sparse() const {
+    constexpr uint32_t kSmall = 8;
+    return bucket_count_ >= kSmall &&
+           uint64_t{size_} * 16 * 2 < uint64_t{bucket_count_} * kEntries * 13;
+  }
+  // Moves the partition to a table with room for a quarter more rows. If there is no memory it
+  // throws, and the map is as it was.
+  void Shrink();
+  // Whether the table begins in [begin, end); moves it elsewhere.
+  bool LiesIn(const void* begin, const void* end) const {
+    return buckets_ >= begin && buckets_ < end;
+  }
+  void MoveTable();
 
   uint32_t size() const { return size_; }
   size_t bytes() const { return bucket_count_ * sizeof(Bucket); }
@@ -110,6 +128,8 @@ class RowMap {
   void CloseHole(uint32_t b, uint32_t at);
   // `hash`: of the key that found no room.
   void Grow(uint64_t hash);
+  // Moves all entries to a table of `count` buckets, which has room for them.
+  void Rehash(uint32_t count);
 
   Bucket* buckets_ = const_cast<Bucket*>(&kNoRows);
   uint32_t bucket_count_ = 0;

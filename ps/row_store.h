@@ -60,7 +60,7 @@ struct RowCounts {
 // Partitions are dealt to stripes, each with its lock, its maps and its slabs. A call groups its
 // keys by stripe and takes the stripes one after another, so it never holds two locks: calls of
 // different workers run side by side, a row is always seen whole, and a batch is not one atomic
-// unit. A row stays where it is until it is erased.
+// unit. A row stays where it is until it is erased or GiveBack moves it.
 //
 // Thread-safe. Keys handed in must lie in partitions that the store owns.
 class RowStore {
@@ -149,6 +149,14 @@ class RowStore {
   // Ends what Sweep began with rows of one partition: erases those that nobody has changed since.
   // `keep`: erases none, and they no longer count as leaving. Returns how many were erased.
   uint64_t EndLeaving(PartitionId partition, absl::Span<const uint64_t> keys, bool keep);
+
+  // (row_store_give_back.cc) Gives about `bytes` of the memory that rows have
+  // left back to the system, or less if little is free. It moves rows that lie among free blocks
+  // to other slabs, a slab at a time with its stripe locked, and shrinks maps, one at a time; so it
+  // needs a chunk of HugePageMemory at most besides, and a call waits for it as long as for a map
+  // that grows. Memory of rows that were taken over (TakeOver) stays. One thread at a time. Returns
+  // the bytes given back.
+  uint64_t GiveBack(uint64_t bytes);
 
   // Marks the rows for which `mark` is true as changed, and as rows that the tier does not have.
   void MarkIf(PartitionId partition, absl::FunctionRef<bool(const Row& row)> mark);
@@ -321,6 +329,26 @@ class RowStore {
   static bool IsWanted(const StripeCut& cut, const Row* row) {
     return cut.wanted == 0 || (row->flags & cut.wanted) != 0;
   }
+  // Memory that can be given back once the rows in it have moved: a chunk of HugePageMemory, or a
+  // slab from the heap.
+  struct Sparse {
+    const char* begin = nullptr;
+    size_t bytes = 0;
+    size_t free_bytes = 0;         // of a chunk: in no slab
+    size_t used_bytes = 0;         // by rows
+    uint32_t stripe = kAnyStripe;  // of the slab; kAnyStripe: a chunk
+  };
+  static constexpr uint32_t kAnyStripe = KeyBatch::kStripes;
+  // The emptiest first.
+  std::vector<Sparse> SparseSlabs() const;
+  void ShrinkMaps();
+  // Bytes given back.
+  uint64_t GiveBackMaps(uint64_t bytes);
+  uint64_t EmptyChunk(const Sparse& chunk);
+  uint64_t EmptyHeapSlab(const Sparse& slab);
+  // Moves all rows of a slab of this stripe to others. False: it stays.
+  bool EmptySlab(Stripe& stripe, const SlabPool::Use& slab)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // Notes that a changed row leaves memory.
   void AddLeft(Below& below, uint64_t key);
   // Notes that a map of the stripe's cut needs no more copies.
@@ -329,8 +357,8 @@ class RowStore {
 
   const RowTemplate template_;
   const PartitionSet& partitions_;
-  // Maps and slabs have memory of their own: else slabs, which stay, would keep the free ranges
-  // that growing maps leave behind from being joined. Constant after PrepareToTakeOver.
+  // Maps and slabs have memory of their own: else slabs, which mostly stay, would keep the free
+  // ranges that growing maps leave behind from being joined. Constant after PrepareToTakeOver.
   std::shared_ptr<HugePageMemory> map_memory_;
   std::shared_ptr<HugePageMemory> slab_memory_;
   bool evicts_ = false;  // constant after PrepareToEvict

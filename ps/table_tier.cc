@@ -130,6 +130,7 @@ TableTier::TableTier(const Options& options, const PartitionSet* partitions, con
 TableTier::~TableTier() {
   options_.evictor->Remove(this);
   options_.budget->Charge(-static_cast<int64_t>(row_bytes()));
+  options_.budget->ChargePages(-static_cast<int64_t>(page_bytes()));
 }
 
 ColdKey TableTier::PlaceOf(uint64_t key) const {
@@ -140,6 +141,27 @@ void TableTier::Added(uint64_t rows, uint64_t from_disk) {
   rows_.fetch_add(static_cast<int64_t>(rows - from_disk), std::memory_order_relaxed);
   memory_rows_.fetch_add(static_cast<int64_t>(rows), std::memory_order_relaxed);
   options_.budget->Charge(static_cast<int64_t>(rows * row_bytes_));
+  RaisePages();
+}
+
+void TableTier::RaisePages() {
+  const int64_t now = memory_rows_.load(std::memory_order_relaxed);
+  int64_t most = most_rows_.load(std::memory_order_relaxed);
+  while (now > most) {
+    if (!most_rows_.compare_exchange_weak(most, now, std::memory_order_relaxed)) continue;
+    options_.budget->ChargePages((now - most) * static_cast<int64_t>(row_bytes_));
+    return;
+  }
+}
+
+void TableTier::LowerPages(int64_t rows) {
+  int64_t most = most_rows_.load(std::memory_order_relaxed);
+  int64_t less = 0;
+  do {
+    less = std::max(most - rows, memory_rows_.load(std::memory_order_relaxed));
+    if (less >= most) return;
+  } while (!most_rows_.compare_exchange_weak(most, less, std::memory_order_relaxed));
+  options_.budget->ChargePages((less - most) * static_cast<int64_t>(row_bytes_));
 }
 
 void TableTier::FreedMemory(uint64_t rows) {

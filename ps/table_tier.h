@@ -39,8 +39,8 @@ class Evictor;
 // Rows that have expired on disk are treated as absent. They count among the rows until they are
 // erased, while the next cut is read.
 //
-// Thread-safe; Evict is for the Evictor alone. Locks: leaving_mu_, erase_mu_, evict_mu_, then those
-// of the store.
+// Thread-safe; Evict and GiveBack are for the Evictor alone. Locks: leaving_mu_, erase_mu_,
+// evict_mu_, then those of the store.
 class TableTier {
  public:
   struct Options {
@@ -153,6 +153,9 @@ class TableTier {
   void StopEvicting();
   // Moves the hand on, at most once round, until about `bytes` are free. Returns the bytes freed.
   absl::StatusOr<uint64_t> Evict(uint64_t bytes) ABSL_LOCKS_EXCLUDED(leaving_mu_, evict_mu_);
+  // Gives about `bytes` of the pages that rows have left back to the system (RowStore::GiveBack).
+  // If there is nothing to give back, page_bytes is no more than row_bytes from here on.
+  void GiveBack(uint64_t bytes);
 
   Stats stats() const;
   // Bytes of the rows in memory, as the budget counts them.
@@ -160,6 +163,20 @@ class TableTier {
     return row_bytes_ * static_cast<uint64_t>(
                             std::max<int64_t>(0, memory_rows_.load(std::memory_order_relaxed)));
   }
+  // Bytes of as many rows as have been in memory at once since the last GiveBack, less what that
+  // gave back; this is what the budget counts as pages.
+  uint64_t page_bytes() const {
+    return row_bytes_ *
+           static_cast<uint64_t>(std::max<int64_t>(0, most_rows_.load(std::memory_order_relaxed)));
+  }
+  // The part of page_bytes that rows have left.
+  double idle_part() const {
+    const uint64_t pages = page_bytes();
+    const uint64_t rows = row_bytes();
+    return pages > rows ? static_cast<double>(pages - rows) / static_cast<double>(pages) : 0;
+  }
+  // Bytes that the store has for rows: slabs, maps, and free pages.
+  uint64_t held_bytes() const { return store_.bytes(); }
   // What the tier takes in memory besides the rows.
   uint64_t tier_bytes() const {
     return (counts_cold_ ? cold_.MemoryBytes(options_.cold_table) : 0) + store_.left_bytes();
@@ -186,6 +203,10 @@ class TableTier {
   void Added(uint64_t rows, uint64_t from_disk);
   // Counts `rows` fewer rows in memory.
   void FreedMemory(uint64_t rows);
+  // Counts pages for as many rows as are in memory, if they were fewer.
+  void RaisePages();
+  // Counts pages of `rows` fewer rows, but of those in memory at least.
+  void LowerPages(int64_t rows);
   // Counts rows that are gone from memory and are not on disk.
   void Gone(uint64_t rows);
   // Counts rows that have left memory and are on disk.
@@ -228,6 +249,7 @@ class TableTier {
 
   std::atomic<int64_t> rows_ = 0;         // in memory or on disk
   std::atomic<int64_t> memory_rows_ = 0;  // those in memory
+  std::atomic<int64_t> most_rows_ = 0;    // see page_bytes
   mutable std::atomic<uint64_t> cold_reads_ = 0;
   std::atomic<uint64_t> evicted_ = 0;
   std::atomic<uint64_t> spilled_ = 0;

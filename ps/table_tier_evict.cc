@@ -95,6 +95,13 @@ absl::StatusOr<uint64_t> TableTier::EvictRows(uint64_t bytes) {
   return freed;
 }
 
+void TableTier::GiveBack(uint64_t bytes) {
+  const absl::StatusOr<uint64_t> given = OrExhausted(
+      "rows that move", [&]() -> absl::StatusOr<uint64_t> { return store_.GiveBack(bytes); });
+  const uint64_t rows = given.value_or(0) / row_bytes_;
+  LowerPages(rows > 0 ? static_cast<int64_t>(rows) : most_rows_.load(std::memory_order_relaxed));
+}
+
 void TableTier::Keep(Leaving& leaving) {
   absl::MutexLock lock(&evict_mu_);
   for (const Leaving::Partition& partition : leaving.partitions) {

@@ -86,6 +86,7 @@ void TableTier::TakeOver(TableTier& from) {
   const uint64_t rows_there = from.row_bytes();
   from.rows_ = 0;
   from.memory_rows_ = 0;
+  from.LowerPages(from.most_rows_);
   options_.budget->Charge(-static_cast<int64_t>(rows_there));
   const RowStore::TakenOver taken = store_.TakeOver(from.store_);
   Added(taken.rows, 0);

@@ -68,5 +68,36 @@ TEST(HugePageMemory, GivesBlocksLargerThanAPage) {
   EXPECT_EQ(memory.free_bytes(), 2 * kPage);
 }
 
+TEST(HugePageMemory, GivesBackAClosedChunkThatIsFree) {
+  HugePageMemory memory;
+  constexpr size_t kHalf = kPage / 2;
+  auto* const first = static_cast<char*>(memory.Allocate(kHalf));
+  auto* const second = static_cast<char*>(memory.Allocate(kHalf));
+  std::fill_n(first, kHalf, 'a');
+  std::fill_n(second, kHalf, 'b');
+  ASSERT_EQ(memory.chunks().size(), 1u);
+  memory.Free(second, kHalf);
+  EXPECT_EQ(memory.chunks()[0].free_bytes, kHalf);
+  // Not all of it is free: it opens again.
+  memory.Close(first);
+  EXPECT_EQ(memory.GiveBack(), 0u);
+  EXPECT_EQ(memory.Allocate(kHalf), second);
+  memory.Free(second, kHalf);
+  // Nothing comes from it while it is closed.
+  memory.Close(first);
+  auto* const elsewhere = static_cast<char*>(memory.Allocate(kHalf));
+  EXPECT_TRUE(elsewhere < first || elsewhere >= first + kPage);
+  memory.Free(first, kHalf);
+  EXPECT_EQ(memory.free_bytes(), kPage + kHalf);
+  EXPECT_EQ(memory.GiveBack(), kPage);
+  EXPECT_EQ(memory.free_bytes(), kHalf);
+  EXPECT_EQ(memory.chunks().size(), 1u);
+  // Its pages are gone, its addresses serve the next chunk.
+  memory.Allocate(kHalf);
+  EXPECT_EQ(memory.free_bytes(), 0u);
+  EXPECT_EQ(memory.Allocate(kHalf), first);
+  EXPECT_TRUE(std::all_of(first, first + kHalf, [](char c) { return c == 0; }));
+}
+
 }  // namespace
 }  // namespace tessera::ps

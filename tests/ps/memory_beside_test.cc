@@ -29,20 +29,6 @@ TEST(MemoryBesideTest, BeginsWithWhatAPsAtWorkHas) {
   EXPECT_NEAR(static_cast<double>(beside.bytes()), 88.0 * kMiB, 1);
 }
 
-// Else each row that leaves would make what is beside larger, and the next one leave.
-TEST(MemoryBesideTest, RowsThatLeaveTheirPagesChangeNothing) {
-  MemoryBeside beside(kBudget);
-  beside.Measure(600 * kMiB, 500 * kMiB, absl::Seconds(1));
-  for (int second = 2; second < 10; ++second) {
-    beside.Measure(600 * kMiB, (500 - 20 * second) * kMiB, absl::Seconds(second));
-    EXPECT_EQ(beside.bytes(), 100 * kMiB + kMargin);
-  }
-  // With their tables the pages go.
-  beside.Forget();
-  beside.Measure(60 * kMiB, 10 * kMiB, absl::Seconds(1'000'000));
-  EXPECT_EQ(beside.bytes(), 50 * kMiB + kMargin);
-}
-
 TEST(MemoryBesideTest, FollowsUpInStepsAndDownInMinutes) {
   MemoryBeside beside(kBudget);
   beside.Measure(100 * kMiB, 0, absl::Seconds(0));

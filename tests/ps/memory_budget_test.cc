@@ -56,5 +56,28 @@ TEST(MemoryBudgetTest, PressureBeginsBeforeItIsFull) {
   EXPECT_TRUE(budget.WaitForPressure(absl::ZeroDuration()));
 }
 
+TEST(MemoryBudgetTest, PagesAreHeldToWhatRowsMayHave) {
+  MemoryBudget budget(kBytes);
+  constexpr int64_t kSlack = kBytes / 32;
+  budget.ChargePages(kBytes + kSlack);
+  EXPECT_FALSE(budget.WaitForPressure(absl::ZeroDuration()));
+  EXPECT_EQ(budget.ExcessPages(), 0);
+  budget.ChargePages(1);
+  EXPECT_TRUE(budget.WaitForPressure(absl::ZeroDuration()));
+  EXPECT_EQ(budget.ExcessPages(), kSlack + 1);
+  budget.ChargePages(kSlack - 1);
+  EXPECT_TRUE(budget.WaitForRoom(absl::ZeroDuration()));
+  budget.ChargePages(1);
+  EXPECT_FALSE(budget.WaitForRoom(absl::ZeroDuration()));
+  std::thread waits([&] { EXPECT_TRUE(budget.WaitForRoom(absl::Seconds(10))); });
+  budget.ChargePages(-1);
+  waits.join();
+  // What is beside rows takes their room.
+  budget.ChargePages(-2 * kSlack);
+  EXPECT_EQ(budget.ExcessPages(), 0);
+  budget.SetOthers(kBytes / 4);
+  EXPECT_EQ(budget.ExcessPages(), kBytes / 4);
+}
+
 }  // namespace
 }  // namespace tessera::ps

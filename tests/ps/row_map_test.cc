@@ -26,6 +26,7 @@ class RowMapTest : public testing::Test {
 TEST_F(RowMapTest, FindsEveryOtherKeyWhateverIsErased) {
   std::mt19937_64 random(7);
   std::map<uint64_t, Row*> twin;
+  int shrunk = 0;
   for (int round = 0; round < 200000; ++round) {
     // Grows to about 3000 keys and shrinks again, so that buckets overflow and wrap round.
     const uint64_t key = random() % 4000;
@@ -43,10 +44,28 @@ TEST_F(RowMapTest, FindsEveryOtherKeyWhateverIsErased) {
     }
     ASSERT_EQ(map_.size(), twin.size());
     if (round % 1000 != 0) continue;
+    if (map_.is_sparse()) {
+      const size_t bytes = map_.bytes();
+      map_.Shrink();
+      ASSERT_LT(map_.bytes(), bytes);
+      ++shrunk;
+    }
+    map_.MoveTable();
     for (const auto& [k, row] : twin) ASSERT_EQ(map_.Find(Mix64(k), k), row) << k;
+  }
+  EXPECT_GT(shrunk, 5);
+  // Every row's place is taken by another one.
+  for (auto& [k, row] : twin) {
+    Row* const other = NewRow(k);
+    EXPECT_FALSE(map_.Replace(Mix64(k), other, other));
+    ASSERT_TRUE(map_.Replace(Mix64(k), row, other));
+    row = other;
   }
   for (const auto& [k, row] : twin) ASSERT_EQ(map_.Erase(Mix64(k), k), row) << k;
   EXPECT_EQ(map_.size(), 0u);
+  map_.Shrink();
+  EXPECT_EQ(map_.bytes(), 0u);
+  EXPECT_EQ(map_.Find(Mix64(1), 1), nullptr);
   map_.ForEach([](Row* row) { ADD_FAILURE() << row->key; });
 }
 

@@ -126,10 +126,11 @@ TEST_F(RowStoreCutTest, HasTheRowsOfItsMomentWhateverHappensWhileItIsRead) {
   uint64_t step = 1;
   // Of all that happens since the last cut.
   std::set<uint64_t> touched, erased;
+  uint64_t given = 0;
   const auto change = [&] {
     std::vector<uint64_t> keys;
     for (int i = 0; i < 12; ++i) keys.push_back(key());
-    switch (random() % 8) {
+    switch (random() % 9) {
       case 0: {
         for (const uint64_t k : keys) {
           if (EraseKeys(store_, kPartitions, {k}) == 1) erased.insert(k);
@@ -163,6 +164,9 @@ TEST_F(RowStoreCutTest, HasTheRowsOfItsMomentWhateverHappensWhileItIsRead) {
           }
         });
         break;
+      case 4:
+        given += store_.GiveBack(UINT64_MAX);
+        break;
       default:
         Push(keys, ++step);
         touched.insert(keys.begin(), keys.end());
@@ -187,6 +191,7 @@ TEST_F(RowStoreCutTest, HasTheRowsOfItsMomentWhateverHappensWhileItIsRead) {
     EXPECT_EQ(store_.copied_bytes(), 0u);
     for (int i = 0; i < 20; ++i) change();
   }
+  EXPECT_GT(given, 64u << 10) << "rows have moved";
 }
 
 TEST_F(RowStoreCutTest, CopiesARowOnceAndOnlyIfTheCutHasIt) {
@@ -250,7 +255,7 @@ TEST_F(RowStoreCutTest, IsLostWhenItsCopiesAreStopped) {
   EXPECT_EQ(Read([&] { Push({1, 2, 3, 4}, 4); }).rows, now);
 }
 
-TEST_F(RowStoreCutTest, HoldsWhileThreadsPush) {
+TEST_F(RowStoreCutTest, HoldsWhileThreadsPushAndRowsMove) {
   constexpr uint64_t kKeys = 4000;
   std::vector<uint64_t> keys(kKeys);
   for (uint64_t i = 0; i < kKeys; ++i) keys[i] = i + 1;
@@ -272,6 +277,9 @@ TEST_F(RowStoreCutTest, HoldsWhileThreadsPush) {
       }
     });
   }
+  threads.emplace_back([&] {
+    while (!done) store_.GiveBack(UINT64_MAX);
+  });
   for (int round = 0; round < 15; ++round) {
     SeenRows expected;
     {

@@ -255,6 +255,48 @@ TEST_F(OnePartitionTest, ErasesWhatIsPickedAndUsesItsMemoryAgain) {
   EXPECT_EQ(store_.bytes(), bytes);
 }
 
+TEST_F(RowStoreTest, GivesBackWhatRowsHaveLeftAndKeepsTheOthers) {
+  constexpr uint64_t kRows = 1'500'000;
+  store_.PrepareToEvict(1 << 20);
+  std::vector<uint64_t> keys(kRows);
+  for (uint64_t k = 0; k < kRows; ++k) keys[k] = k;
+  store_.Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t>) {
+    for (Row* const row : rows) row->Touch(row->key % 1000);
+  });
+  const uint64_t row_bytes = store_.layout().block_bytes() + 12;
+  const uint64_t full = store_.bytes();
+  store_.GiveBack(UINT64_MAX);
+  EXPECT_GE(store_.bytes(), full * 15 / 16) << "little was free";
+  for (const PartitionId p : partitions_.owned()) {
+    store_.EraseIf(p, [](const Row& row) { return row.key % 5 != 0; });
+  }
+  const uint64_t before = store_.bytes();
+  EXPECT_GE(before, full * 15 / 16);
+  // As much as it is asked for, and a chunk at most.
+  const uint64_t some = store_.GiveBack(10 << 20);
+  EXPECT_GE(some, 10u << 20);
+  EXPECT_LE(some, 12u << 20);
+  EXPECT_LE(store_.bytes(), before - some + (2 << 20)) << "rows and maps may have taken a chunk";
+  store_.GiveBack(UINT64_MAX);
+  EXPECT_LE(store_.bytes(), kRows / 5 * row_bytes * 5 / 4 + (8 << 20));
+  EXPECT_EQ(store_.rows(), kRows / 5);
+  for (const PartitionId p : partitions_.owned()) {
+    store_.VisitPartition(p, [&](absl::Span<const Row* const> rows) {
+      for (const Row* const row : rows) {
+        ASSERT_EQ(row->key % 5, 0u);
+        ASSERT_EQ(row->last_step, row->key % 1000);
+        const std::vector<float> expected = NewRow(row->key);
+        ASSERT_TRUE(
+            std::equal(expected.begin(), expected.end(), FloatsOf(store_.layout(), row).begin()));
+      }
+    });
+  }
+  // What was given back serves again.
+  store_.Update(keys, [](absl::Span<Row* const>, absl::Span<const uint32_t>) {});
+  EXPECT_EQ(store_.rows(), kRows);
+  EXPECT_LE(store_.bytes(), full * 17 / 16);
+}
+
 TEST_F(RowStoreTest, SaturatesMetadata) {
   store_.Insert(
       {RowRecord{.key = 1, .last_step = 1ull << 40, .frequency = UINT32_MAX, .floats = Slots()}});

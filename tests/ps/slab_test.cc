@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -123,6 +126,106 @@ TEST(SlabPool, UsesWhatAPoolThatItAdoptedHadLeftBeforeItGrows) {
   EXPECT_EQ(pool.bytes(), bytes);
   allocate(pool);
   EXPECT_GT(pool.bytes(), bytes);
+}
+
+// Blocks by address, and what is written all over each.
+class EmptiedPool {
+ public:
+  static constexpr size_t kBlock = 48;
+  explicit EmptiedPool(std::shared_ptr<HugePageMemory> memory) : pool(kBlock, std::move(memory)) {}
+
+  void Add() {
+    auto* const block = static_cast<unsigned char*>(pool.Allocate());
+    const auto mark = static_cast<unsigned char>(1 + next_++ % 250);
+    std::memset(block, mark, kBlock);
+    ASSERT_TRUE(blocks.emplace(block, mark).second);
+  }
+  void Remove(unsigned char* block) {
+    blocks.erase(block);
+    pool.Free(block);
+  }
+  bool Empty(const std::byte* slab) {
+    return pool.Empty(slab, [&](void* from, void* to) {
+      const auto found = blocks.find(static_cast<unsigned char*>(from));
+      if (found == blocks.end()) return false;
+      std::memcpy(to, from, kBlock);
+      EXPECT_TRUE(blocks.emplace(static_cast<unsigned char*>(to), found->second).second);
+      blocks.erase(found);
+      return true;
+    });
+  }
+  void Check() const {
+    for (const auto& [block, mark] : blocks) {
+      ASSERT_EQ(std::count(block, block + kBlock, mark), static_cast<ptrdiff_t>(kBlock));
+    }
+  }
+
+  std::map<unsigned char*, unsigned char> blocks;
+  SlabPool pool;
+
+ private:
+  uint64_t next_ = 0;
+};
+
+TEST(SlabPool, GivesASlabBackOnceItsBlocksHaveMoved) {
+  std::mt19937 random(9);
+  const auto memory = std::make_shared<HugePageMemory>();
+  EmptiedPool twin(memory);
+  for (int round = 0; round < 60; ++round) {
+    for (int i = 0; i < 2000; ++i) twin.Add();
+    std::vector<unsigned char*> leave;
+    for (const auto& [block, mark] : twin.blocks) {
+      if (random() % 3 != 0) leave.push_back(block);
+    }
+    for (unsigned char* const block : leave) twin.Remove(block);
+    std::vector<SlabPool::Use> slabs;
+    size_t used = 0;
+    twin.pool.ForEachSlab([&](const SlabPool::Use& slab) {
+      slabs.push_back(slab);
+      used += slab.used_bytes;
+    });
+    ASSERT_EQ(used, twin.blocks.size() * EmptiedPool::kBlock);
+    std::shuffle(slabs.begin(), slabs.end(), random);
+    for (const SlabPool::Use& slab : slabs) {
+      const SlabPool::Use now = twin.pool.FirstIn(slab.begin, slab.begin + 1);
+      ASSERT_EQ(now.begin, slab.begin);
+      if (!now.fits) continue;
+      const size_t bytes = twin.pool.bytes();
+      ASSERT_TRUE(twin.Empty(slab.begin));
+      ASSERT_EQ(twin.pool.bytes(), bytes - slab.bytes);
+    }
+    twin.Check();
+    // Those whose blocks do not fit elsewhere are few.
+    EXPECT_LE(twin.pool.bytes(),
+              twin.blocks.size() * EmptiedPool::kBlock * 17 / 16 + 2 * (size_t{64} << 10));
+  }
+  // If the others have no room, there is another one.
+  while (!twin.blocks.empty()) twin.Remove(twin.blocks.begin()->first);
+  for (int i = 0; i < 100; ++i) twin.Add();
+  std::vector<const std::byte*> all;
+  twin.pool.ForEachSlab([&](const SlabPool::Use& slab) { all.push_back(slab.begin); });
+  for (const std::byte* const slab : all) ASSERT_TRUE(twin.Empty(slab));
+  EXPECT_EQ(twin.blocks.size(), 100u);
+  twin.Check();
+}
+
+TEST(SlabPool, KeepsSlabsThatItHasAdopted) {
+  EmptiedPool other(nullptr);
+  for (int i = 0; i < 10; ++i) other.Add();
+  SlabPool pool(EmptiedPool::kBlock);
+  pool.Adopt(other.pool);
+  const auto none_moves = [](void*, void*) { return false; };
+  pool.ForEachSlab([&](const SlabPool::Use& slab) {
+    EXPECT_TRUE(slab.adopted);
+    EXPECT_FALSE(pool.Empty(slab.begin, none_moves));
+  });
+  // Another pool of the store that has taken it over may have its blocks.
+  SlabPool same(EmptiedPool::kBlock);
+  for (const auto& [block, mark] : other.blocks) same.Free(block);
+  std::set<void*> again;
+  for (size_t i = 0; i < other.blocks.size(); ++i) again.insert(same.Allocate());
+  EXPECT_EQ(again.size(), other.blocks.size());
+  EXPECT_EQ(same.bytes(), 0u);
 }
 
 }  // namespace

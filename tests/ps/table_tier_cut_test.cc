@@ -10,7 +10,7 @@ TEST_F(TableTierTest, ACutHasTheRowsOfItsMomentWhileTheyComeChangeAndLeave) {
   std::mt19937_64 random(3);
   uint64_t step = 0;
   const auto live = [&] {
-    switch (random() % 4) {
+    switch (random() % 5) {
       case 0: {
         const std::vector<uint64_t> keys = SomeKeys(random, 300);
         ExpectSame(Pull(keys), TwinPull(keys));
@@ -22,6 +22,9 @@ TEST_F(TableTierTest, ACutHasTheRowsOfItsMomentWhileTheyComeChangeAndLeave) {
         TwinPush(keys, step);
         break;
       }
+      case 2:
+        tier_->GiveBack(kPlenty);
+        break;
       default:
         ASSERT_OK(tier_->Evict(20000));
     }

@@ -30,7 +30,7 @@ TEST_F(TableTierTest, BehavesAsIfAllRowsWereInMemory) {
   for (uint64_t step = 0; step < 300; ++step) {
     std::vector<uint64_t> keys(1 + random() % 300);
     for (uint64_t& key : keys) key = random() % 2000;  // some twice
-    switch (random() % 6) {
+    switch (random() % 7) {
       case 0:
         ExpectSame(Pull(keys), TwinPull(keys));
         break;
@@ -56,9 +56,14 @@ TEST_F(TableTierTest, BehavesAsIfAllRowsWereInMemory) {
                   std::set(twins_absent.begin(), twins_absent.end()));
         break;
       }
+      case 5:
+        tier_->GiveBack(kPlenty);
+        EXPECT_LE(tier_->row_bytes(), tier_->page_bytes());
+        break;
       default:
         ASSERT_OK(tier_->Evict((random() % 200) * 60));
     }
+    EXPECT_EQ(budget_->pages(), tier_->page_bytes());
     ASSERT_FALSE(HasFailure()) << "step " << step;
     ASSERT_EQ(store_.rows() + tier_->stats().cold_rows, twin_.rows());
   }
