@@ -6,16 +6,16 @@
 #include <iterator>
 #include <new>
 
+#include "common/huge_pages.h"
 #include "common/round_up.h"
 
 namespace tessera::ps {
 namespace {
 
 constexpr size_t kLine = 64;
-constexpr size_t kHugePage = 2 << 20;
 
-void* AlignedAlloc(size_t alignment, size_t bytes) {
-  void* const block = std::aligned_alloc(alignment, bytes);
+void* AllocateSmall(size_t bytes) {
+  void* const block = std::aligned_alloc(kLine, bytes);
   if (block == nullptr) throw std::bad_alloc();
   return block;
 }
@@ -28,7 +28,7 @@ HugePageMemory::~HugePageMemory() {
 }
 
 void* HugePageMemory::Allocate(size_t bytes) {
-  if (bytes < kSmall) return AlignedAlloc(kLine, bytes);
+  if (bytes < kSmall) return AllocateSmall(bytes);
   absl::MutexLock lock(&mu_);
   return Take(bytes);
 }
@@ -105,9 +105,7 @@ void HugePageMemory::AddChunk(size_t bytes) {
     given_back_.erase(known);
     return Put(chunk, known_bytes);
   }
-  char* const chunk = static_cast<char*>(AlignedAlloc(kHugePage, bytes));
-  // A wish: without huge pages the same memory is only slower.
-  ::madvise(chunk, bytes, MADV_HUGEPAGE);
+  char* const chunk = static_cast<char*>(AllocateOnHugePages(bytes));
   bytes_ += bytes;
   chunks_.emplace(chunk, bytes);
   Put(chunk, bytes);
