@@ -10,8 +10,8 @@ namespace {
 
 // Lines loaded together.
 constexpr size_t kAhead = 16;
-// How many keys are kept at a time while no other call looks: some tens of microseconds.
-constexpr size_t kKeptAtOnce = 1024;
+// How many keys are added at a time while no other call looks: some tens of microseconds.
+constexpr size_t kAddedAtOnce = 1024;
 
 // The keys of a ps share the highest bits of Mix64(key), which chose their partitions.
 uint64_t HashOf(uint64_t key) { return Mix64(Mix64(key)); }
@@ -60,10 +60,12 @@ void KnownFilter::AddTo(Generations& generations, uint64_t key) {
 }
 
 void KnownFilter::Add(absl::Span<const uint64_t> keys) {
-  absl::MutexLock lock(&mu_);
-  for (const uint64_t key : keys) {
-    AddTo(generations_, key);
-    if (next_.has_value()) AddTo(*next_, key);
+  for (size_t begin = 0; begin < keys.size(); begin += kAddedAtOnce) {
+    absl::MutexLock lock(&mu_);
+    for (const uint64_t key : keys.subspan(begin, kAddedAtOnce)) {
+      AddTo(generations_, key);
+      if (next_.has_value()) AddTo(*next_, key);
+    }
   }
 }
 
@@ -73,10 +75,10 @@ void KnownFilter::BeginRenewal() {
 }
 
 void KnownFilter::Keep(absl::Span<const uint64_t> keys) {
-  for (size_t begin = 0; begin < keys.size(); begin += kKeptAtOnce) {
+  for (size_t begin = 0; begin < keys.size(); begin += kAddedAtOnce) {
     absl::MutexLock lock(&mu_);
     if (!next_.has_value()) return;
-    for (const uint64_t key : keys.subspan(begin, kKeptAtOnce)) AddTo(*next_, key);
+    for (const uint64_t key : keys.subspan(begin, kAddedAtOnce)) AddTo(*next_, key);
   }
 }
 

@@ -32,6 +32,7 @@ class KnownFilter {
   KnownFilter(const KnownFilter&) = delete;
   KnownFilter& operator=(const KnownFilter&) = delete;
 
+  // Adds a thousand at a time, so that MayContain need not wait for many.
   void Add(absl::Span<const uint64_t> keys) ABSL_LOCKS_EXCLUDED(mu_);
   // may[i] = 1: keys[i] may have been added; 0: it was not. Returns the number of ones.
   size_t MayContain(absl::Span<const uint64_t> keys, uint8_t* may) const ABSL_LOCKS_EXCLUDED(mu_);

@@ -45,6 +45,23 @@ TEST(KnownFilterTest, KnowsEveryKeyThatWasAddedAndFewOfTheOthers) {
   EXPECT_LE(filter.bytes(), n * 32 / 8);
 }
 
+TEST(KnownFilterTest, ALookDoesNotWaitForManyKeysThatAreAdded) {
+  KnownFilter filter;
+  const std::vector<uint64_t> keys = Keys(0, 2'000'000);
+  std::atomic<bool> added = false;
+  std::thread adds([&] {
+    filter.Add(keys);
+    added = true;
+  });
+  bool seen_halfway = false;
+  while (!added && !seen_halfway) {
+    seen_halfway = Ones(filter, {keys.front()}) == 1 && Ones(filter, {keys.back()}) == 0;
+  }
+  adds.join();
+  EXPECT_TRUE(seen_halfway);
+  EXPECT_EQ(Ones(filter, keys), keys.size());
+}
+
 TEST(KnownFilterTest, KeysOfOnePartitionSpreadLikeOthers) {
   // They share the highest bits of their hashes.
   std::vector<uint64_t> keys;
