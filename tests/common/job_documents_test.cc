@@ -79,7 +79,7 @@ TEST(JobProto, SaysWhichMetricsNeedGroups) {
 }
 
 TEST(Readme, NamesEveryMetricAndThoseThatNeedAllScores) {
-  const std::string text = Plain(TextOf("README.md"));
+  const std::string text = Plain(TextOf("deploy/jobs/README.md"));
   Names all, kept;
   for (const MetricInfo& metric : math::AllMetrics()) {
     all.insert(Written(metric));
@@ -92,7 +92,7 @@ TEST(Readme, NamesEveryMetricAndThoseThatNeedAllScores) {
 
 TEST(Readme, NamesEveryLoss) {
   const std::string text =
-      Between(Plain(TextOf("README.md")), "`model.loss` is ", "A column of role");
+      Between(Plain(TextOf("deploy/jobs/README.md")), "`model.loss` is ", "A column of role");
   for (const LossInfo& info : AllLosses()) EXPECT_THAT(text, HasSubstr(LossName(info.loss)));
 }
 
