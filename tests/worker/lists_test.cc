@@ -85,8 +85,9 @@ TEST(Lists, HaveEveryModel) {
 
 TEST(Lists, HaveEveryOptimizer) {
   const std::vector<std::string> kinds = KindsOfOptimizers();
-  ExpectAll(WordsOf(Between(TextOf("README.md"), "A table's optimizer is one of ", ", with L2")),
-            kinds, "README.md");
+  ExpectAll(WordsOf(Between(TextOf("deploy/jobs/README.md"), "A table's optimizer is one of ",
+                            ", with L2")),
+            kinds, "deploy/jobs/README.md");
   ExpectThese(WordsOf(Between(TextOf("tests/drawn_jobs/draw.py"), "\nOPTIMIZERS = (", ")")), kinds,
               "OPTIMIZERS of tests/drawn_jobs/draw.py");
 }
