@@ -491,8 +491,7 @@ TEST_F(CommandsTest, MetricsTellsProcessesApartByLabels) {
   const auto server =
       RpcServer::Start({.listen = "ps:1", .in_process = &master_.channels}, {&service});
   ASSERT_TRUE(server.ok()) << server.status();
-  EXPECT_EQ(Run({"metrics", "ps:1", "--label", "node=ps-0", "--label", R"(as=a "\)"}), 0)
-      << err_;
+  EXPECT_EQ(Run({"metrics", "ps:1", "--label", "node=ps-0", "--label", R"(as=a "\)"}), 0) << err_;
   EXPECT_THAT(out_, HasSubstr("# HELP things_total Things.\n# TYPE things_total counter\n"));
   EXPECT_THAT(out_, HasSubstr(R"(things_total{node="ps-0",as="a \"\\"} 3)"));
   EXPECT_THAT(out_, HasSubstr(R"(calls_total{node="ps-0",as="a \"\\",call="Pull"} 2)"));
