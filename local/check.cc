@@ -89,7 +89,8 @@ uint64_t RowCacheBytes(const v1::JobSpec& spec, uint64_t keys) {
 
 // What a worker's card holds: the dense graph for one batch with its parameters and gradients,
 // cuBLAS's workspace, kept rows, the rows of two batches and the gradients of one. The last three
-// are taken a quarter larger.
+// are taken a quarter larger. What row_cache.write_back needs besides, for changes on their way and
+// for dense parameters that the card trains, is left out.
 uint64_t CardBytes(const v1::JobSpec& spec, const worker::Model& model, uint32_t batch,
                    uint64_t batch_row_bytes, uint64_t keys) {
   return worker::Executor::CardBytesFor(model, batch) + cuda::kWorkspaceFloats * sizeof(float) +

@@ -16,11 +16,13 @@ namespace tessera::ps {
 // the budget.
 //
 // Memory that rows have left serves new rows of their table, and it is still resident. So the pages
-// of a table are counted as rows, too: as many as it has had at once since it gave memory back
-// (Pages). Rows and pages both stay within the part of the budget that is left for rows.
+// of a table are counted, too (TableTier::page_bytes): of as many rows as it has had at once since
+// it gave memory back. Rows and pages both stay within the part of the budget that is left for
+// rows.
 //
-// The room between `high` and the budget is for requests under way: the evictor starts at `high`
-// and ends at `low`, and a call that adds rows waits above the budget. Pages may be above it for a
+// The room between `high`, a thirty-second below the part for rows, and that part is for requests
+// under way: the evictor starts at `high` and ends at `low`, as far below it again, and a call that
+// adds rows waits above that part. Pages may be above it for a
 // moment, by a little; that is the margin of MemoryBeside. Thread-safe.
 class MemoryBudget {
  public:

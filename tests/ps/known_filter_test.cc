@@ -46,20 +46,23 @@ TEST(KnownFilterTest, KnowsEveryKeyThatWasAddedAndFewOfTheOthers) {
 }
 
 TEST(KnownFilterTest, ALookDoesNotWaitForManyKeysThatAreAdded) {
-  KnownFilter filter;
   const std::vector<uint64_t> keys = Keys(0, 2'000'000);
-  std::atomic<bool> added = false;
-  std::thread adds([&] {
-    filter.Add(keys);
-    added = true;
-  });
   bool seen_halfway = false;
-  while (!added && !seen_halfway) {
-    seen_halfway = Ones(filter, {keys.front()}) == 1 && Ones(filter, {keys.back()}) == 0;
+  // A busy machine may let this thread look only before and after.
+  for (int attempt = 0; attempt < 20 && !seen_halfway; ++attempt) {
+    KnownFilter filter;
+    std::atomic<bool> added = false;
+    std::thread adds([&] {
+      filter.Add(keys);
+      added = true;
+    });
+    while (!added && !seen_halfway) {
+      seen_halfway = Ones(filter, {keys.front()}) == 1 && Ones(filter, {keys.back()}) == 0;
+    }
+    adds.join();
+    EXPECT_EQ(Ones(filter, keys), keys.size());
   }
-  adds.join();
   EXPECT_TRUE(seen_halfway);
-  EXPECT_EQ(Ones(filter, keys), keys.size());
 }
 
 TEST(KnownFilterTest, KeysOfOnePartitionSpreadLikeOthers) {

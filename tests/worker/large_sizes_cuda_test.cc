@@ -1,5 +1,5 @@
 // Sizes that a card's grid of threads does not cover at once (cuda/launch.h), on a card or an
-// emulated one. All sums are of small whole numbers, so they are exact in any order.
+// emulated one. But for softmax, sums are of small whole numbers, so they are exact in any order.
 #include <cmath>
 #include <vector>
 

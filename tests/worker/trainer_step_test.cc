@@ -64,7 +64,7 @@ class ClipTest : public TrainerStepTest {
     EXPECT_NEAR(dense[0], bias, kError);
   }
 
-  static constexpr uint32_t kDense = 1;  // in JobTables, after "linear"
+  static constexpr uint32_t kDense = 1;  // in TablesOf, after "linear"
 };
 
 TEST_F(ClipTest, WithoutItGradientsAreWhatTheyAre) {

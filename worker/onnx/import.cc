@@ -138,9 +138,8 @@ absl::Status CheckType(const onnx::ValueInfoProto& input, bool is_length) {
   return absl::UnimplementedError(absl::StrCat(
       "input \"", input.name(),
       "\" is no float32: a network reads numbers and rows as float32, and the lengths of a "
-      "sequence "
-      "(COLUMN.length) as float32, int32 or int64; no ids (of an exported model: tessera export "
-      "--inline-rows 0)"));
+      "sequence (COLUMN.length) as float32, int32 or int64; no ids (of an exported model: tessera "
+      "export --inline-rows 0)"));
 }
 
 // Whether the file has the input as [batch], which stands for [batch, 1].
