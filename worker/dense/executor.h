@@ -42,7 +42,8 @@ class Executor {
   static uint64_t CardBytesFor(const Model& model, uint32_t batch);
 
   // Sets the batch, 0 included, and takes memory if it is the largest so far. What the buffers held
-  // is lost; spans handed out before are void.
+  // is lost; spans handed out before are void. Unless status() is OK then, nothing but status() may
+  // be called.
   void Resize(uint32_t batch);
   uint32_t batch() const { return batch_; }
   // Bytes held, in the card's memory if it runs there.

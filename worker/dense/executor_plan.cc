@@ -269,6 +269,7 @@ void Executor::Resize(uint32_t batch) {
   if (batch == batch_) return;
   batch_ = batch;
   if (batch > capacity_) Place(batch);
+  if (!status().ok()) return;  // there may be no memory to point into
   // A card takes the batch whole.
   const uint32_t size =
       stream_ == nullptr ? PartSize(batch, model_.precision()) : std::max(batch, 1u);
