@@ -14,6 +14,7 @@
 #include "common/math/optim/largest_gradient.h"
 #include "common/partition.h"
 #include "common/status_macros.h"
+#include "ps/row_expiry.h"
 #include "ps/scratch.h"
 
 namespace tessera::ps {
@@ -353,7 +354,7 @@ absl::Status Table::Expire(uint64_t applied_steps) {
   uint64_t expired = 0;
   for (const PartitionId partition : partitions_.owned()) {
     expired += store_.EraseIf(partition, [&](const Row& row) {
-      return expiry_.Takes(row, store_.layout(), applied_steps);
+      return ExpiryTakes(expiry_, row, store_.layout(), applied_steps);
     });
   }
   expired_.fetch_add(expired, std::memory_order_relaxed);
@@ -370,7 +371,7 @@ absl::StatusOr<uint64_t> Table::CountExpirable(uint64_t applied_steps) const {
   }
   for (const PartitionId partition : partitions_.owned()) {
     store_.VisitPartition(partition, [&](absl::Span<const Row* const> all) {
-      for (const Row* row : all) rows += expiry_.Takes(*row, store_.layout(), applied_steps);
+      for (const Row* row : all) rows += ExpiryTakes(expiry_, *row, store_.layout(), applied_steps);
     });
   }
   return rows;

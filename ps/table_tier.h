@@ -14,9 +14,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "ps/cold/cold_store.h"
-#include "ps/expiry.h"
 #include "ps/memory_budget.h"
 #include "ps/partition_set.h"
+#include "ps/row_expiry.h"
 #include "ps/row_store.h"
 
 namespace tessera::ps {
@@ -222,7 +222,7 @@ class TableTier {
 
   // Whether a row on disk has expired.
   bool HasExpired(const Row& row) const {
-    return expiry_.active() && expiry_.Takes(row, store_.layout(), expired_at_);
+    return expiry_.active() && ExpiryTakes(expiry_, row, store_.layout(), expired_at_);
   }
   // Erases the records of `keys`, those that exist.
   absl::Status EraseBelow(absl::Span<const uint64_t> keys)

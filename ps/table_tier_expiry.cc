@@ -115,7 +115,7 @@ absl::StatusOr<uint64_t> TableTier::CountExpirable(uint64_t applied_steps) const
         options_.cold_table, partition.value(), [&](uint64_t key, const char* record) {
           std::memcpy(block.data(), record, record_bytes_);
           const Row& row = *block.row(0);
-          if (!HasExpired(row) && expiry_.Takes(row, store_.layout(), applied_steps)) {
+          if (!HasExpired(row) && ExpiryTakes(expiry_, row, store_.layout(), applied_steps)) {
             keys.push_back(key);
           }
           return absl::OkStatus();

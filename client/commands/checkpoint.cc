@@ -154,6 +154,7 @@ Example:
                    Verify);
   AddCheckpointInspect(*parent, context);
   AddCheckpointDiff(*parent, context);
+  AddCheckpointExpiry(*parent, context);
   AddCheckpointPrune(*parent, context);
 }
 

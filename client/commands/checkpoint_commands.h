@@ -11,6 +11,7 @@ namespace tessera::client {
 
 void AddCheckpointInspect(CLI::App& parent, CommandContext& context);
 void AddCheckpointDiff(CLI::App& parent, CommandContext& context);
+void AddCheckpointExpiry(CLI::App& parent, CommandContext& context);
 void AddCheckpointPrune(CLI::App& parent, CommandContext& context);
 
 // A KeepGoing (common/keep_going.h): CANCELLED once the user has interrupted the command.

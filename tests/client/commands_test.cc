@@ -440,6 +440,40 @@ TEST_F(CommandsTest, CheckpointDiffSaysByItsExitCodeWhetherTwoAreEqual) {
   EXPECT_EQ(Run({"checkpoint", "diff", a, folder_ / "c"}), 3);
 }
 
+TEST_F(CommandsTest, CheckpointExpiryCountsWhatRulesWouldTake) {
+  const std::string folder = folder_ / "a";
+  // Cut after 12 steps: keys 1 to 3 are old, 2 to 4 are rare, 4 is small.
+  const TestTable table = {
+      "emb",
+      2,
+      0,
+      {{1, {9, 1, {3, 4}}}, {2, {1, 1, {3, 4}}}, {3, {1, 1, {3, 4}}}, {4, {1, 9, {0.1f, 0}}}}};
+  ASSERT_TRUE(WriteTestCheckpoint(PosixFileSystem(), folder, {table}, 4, 2).ok());
+  v1::CheckpointManifest manifest = *ReadManifest(PosixFileSystem(), folder);
+  *manifest.mutable_spec() = ParseJobYaml(kJob, "job.yaml")->spec;
+  ASSERT_TRUE(WriteManifest(PosixFileSystem(), folder, manifest).ok());
+  EXPECT_EQ(Run({"checkpoint", "expiry", folder}), 0) << err_;
+  EXPECT_THAT(out_, HasSubstr("no table has rules of expiry; try some with --set"));
+  const auto try_rules = [&](const std::vector<std::string>& rules) {
+    std::vector<std::string> arguments = {"checkpoint", "expiry", folder};
+    for (const std::string& rule : rules) {
+      arguments.insert(arguments.end(), {"--set", "tables.emb.expiry." + rule});
+    }
+    return Run(arguments);
+  };
+  EXPECT_EQ(try_rules({"after_steps=10", "min_frequency=2", "min_norm=0.5"}), 0) << err_;
+  EXPECT_EQ(out_, "emb: 4 of 4 rows would go (100.0%): by age 3, by frequency 3, by norm 1\n");
+  EXPECT_EQ(try_rules({"min_frequency=2", "grace_steps=3"}), 0) << err_;
+  EXPECT_EQ(out_, "emb: 2 of 4 rows would go (50.0%): by age 0, by frequency 2, by norm 0\n");
+  EXPECT_EQ(try_rules({"min_norm=-1"}), 2);
+  EXPECT_THAT(err_, HasSubstr("min_norm"));
+  EXPECT_EQ(Run({"checkpoint", "expiry", folder, "--output", "json", "--set",
+                 "tables.emb.expiry.after_steps=10"}),
+            0);
+  EXPECT_EQ(nlohmann::json::parse(out_)["tables"][0]["would_expire"], 3);
+  EXPECT_EQ(Run({"checkpoint", "expiry", folder_ / "none"}), 3);
+}
+
 TEST_F(CommandsTest, CheckpointListAndPruneKnowTheFoldersOfJobs) {
   const std::string root = folder_ / "root";
   for (const char* name :

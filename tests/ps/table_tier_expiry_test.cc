@@ -67,7 +67,7 @@ TEST_F(TableTierTest, RowsExpireAsIfAllWereInMemory) {
     uint64_t in_memory = 0;
     for (const PartitionId p : partitions_.owned()) {
       store_.VisitPartition(p, [&](absl::Span<const Row* const> rows) {
-        for (const Row* row : rows) in_memory += expiry_.Takes(*row, store_.layout(), step);
+        for (const Row* row : rows) in_memory += ExpiryTakes(expiry_, *row, store_.layout(), step);
       });
     }
     ExpireBoth(step);

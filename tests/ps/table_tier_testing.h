@@ -221,8 +221,9 @@ class TableTierTest : public testing::Test {
   void ExpireBoth(uint64_t applied_steps) {
     ASSERT_OK(tier_->Expire(applied_steps));
     for (const PartitionId p : partitions_.owned()) {
-      twin_.EraseIf(
-          p, [&](const Row& row) { return expiry_.Takes(row, twin_.layout(), applied_steps); });
+      twin_.EraseIf(p, [&](const Row& row) {
+        return ExpiryTakes(expiry_, row, twin_.layout(), applied_steps);
+      });
     }
   }
 

@@ -2,12 +2,13 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "ps/row_layout.h"
+#include "absl/types/span.h"
 #include "tessera/v1/job.pb.h"
 
-namespace tessera::ps {
+namespace tessera {
 
 // Decides, by a table's ExpirySpec, which rows go at the cut of a checkpoint. A pure function of
 // row and step, so it does not depend on which ps holds the row. A value; thread-safe.
@@ -20,9 +21,11 @@ class Expiry {
   bool active() const { return after_steps_ > 0 || min_frequency_ > 0 || min_norm_ > 0; }
   // `applied_steps`: the steps before the cut. A row last updated by step s has gone applied_steps
   // - 1 - s steps without an update. A row without any update counts as updated by step 0: it holds
-  // only its initial value. Once a row goes at some step it goes at every later one unless it
-  // changes: rows on disk are taken long after the cut at which they expired.
-  bool Takes(const Row& row, const RowLayout& layout, uint64_t applied_steps) const;
+  // only its initial value. `norm` gives the L2 norm of its embedding and is called if that
+  // decides. Once a row goes at some step it goes at every later one unless it changes: rows on
+  // disk are taken long after the cut at which they expired.
+  bool Takes(uint64_t last_step, uint32_t frequency, uint64_t applied_steps,
+             absl::FunctionRef<double()> norm) const;
 
  private:
   Expiry() = default;
@@ -33,4 +36,7 @@ class Expiry {
   uint64_t grace_steps_ = 1;
 };
 
-}  // namespace tessera::ps
+// The L2 norm of an embedding [dim], as rules of expiry mean it.
+double EmbeddingNorm(absl::Span<const float> embedding);
+
+}  // namespace tessera

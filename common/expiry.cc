@@ -1,4 +1,4 @@
-#include "ps/expiry.h"
+#include "common/expiry.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace tessera::ps {
+namespace tessera {
 
 absl::StatusOr<Expiry> Expiry::New(const v1::ExpirySpec& spec, absl::string_view table) {
   if (!std::isfinite(spec.min_norm()) || spec.min_norm() < 0) {
@@ -21,20 +21,22 @@ absl::StatusOr<Expiry> Expiry::New(const v1::ExpirySpec& spec, absl::string_view
   return expiry;
 }
 
-bool Expiry::Takes(const Row& row, const RowLayout& layout, uint64_t applied_steps) const {
+bool Expiry::Takes(uint64_t last_step, uint32_t frequency, uint64_t applied_steps,
+                   absl::FunctionRef<double()> norm) const {
   // The step stays at its maximum: how long ago the row was updated is unknown.
-  if (row.last_step == std::numeric_limits<uint32_t>::max()) return false;
-  const uint64_t until = uint64_t{row.last_step} + 1;
+  if (last_step == std::numeric_limits<uint32_t>::max()) return false;
+  const uint64_t until = last_step + 1;
   const uint64_t idle = applied_steps > until ? applied_steps - until : 0;
   if (after_steps_ > 0 && idle >= after_steps_) return true;
   if (idle < grace_steps_) return false;
-  if (row.frequency < min_frequency_) return true;
-  if (min_norm_ == 0) return false;
-  float embedding[RowLayout::kMaxDim];
-  layout.ReadEmbedding(&row, embedding);
-  double sum = 0;
-  for (const float w : absl::MakeConstSpan(embedding, layout.dim())) sum += double{w} * w;
-  return std::sqrt(sum) < min_norm_;
+  if (frequency < min_frequency_) return true;
+  return min_norm_ != 0 && norm() < min_norm_;
 }
 
-}  // namespace tessera::ps
+double EmbeddingNorm(absl::Span<const float> embedding) {
+  double sum = 0;
+  for (const float w : embedding) sum += double{w} * w;
+  return std::sqrt(sum);
+}
+
+}  // namespace tessera
