@@ -38,7 +38,7 @@ inline constexpr uint32_t kRowUses = kRowUse * kRowMaxUses;
 inline constexpr uint32_t kRowFresh = 128;
 
 // The head of a row's block; its numbers follow at once:
-//   embedding [dim] | slots [slots, dim] | row slots [row_slots] | padding to 16 bytes
+//   embedding [dim] | slots [slots, dim] | row slots [row_slots] | padding to 8 bytes
 // The embedding is of float32, or of bfloat16 and padded to 4 bytes; all else is float32.
 struct Row {
   uint64_t key;
@@ -83,12 +83,14 @@ template <typename T>
 inline void PrefetchNumbers(const T* numbers, uint32_t n) {
   for (uint32_t i = 0; i < n; i += kCacheLine / sizeof(T)) __builtin_prefetch(numbers + i);
 }
-// How many cache lines to load for the first `bytes` of a row, wherever it begins. For a long row
-// only the first ones: then the processor runs ahead by itself.
-inline uint32_t LinesOf(size_t bytes) {
-  constexpr size_t kMost = 16, kAlignment = 16;
+// How many cache lines to load for the first `bytes` of a row, whichever block it has of those of
+// `block_bytes` that lie in a slab. For a long row only the first ones: then the processor runs
+// ahead by itself.
+inline uint32_t LinesOf(size_t bytes, size_t block_bytes) {
+  constexpr size_t kMost = 16;
+  const size_t alignment = std::min(block_bytes & -block_bytes, kCacheLine);
   return static_cast<uint32_t>(
-      std::min(kMost, (bytes + 2 * kCacheLine - kAlignment - 1) / kCacheLine));
+      std::min(kMost, (bytes + 2 * kCacheLine - alignment - 1) / kCacheLine));
 }
 // `row` may be null.
 inline void PrefetchRow(const Row* row, uint32_t lines) {
@@ -104,7 +106,7 @@ enum class RowPart { kEmbedding, kWhole };
 // Where the parts of a row's block lie: the one place that computes it. A value.
 class RowLayout {
  public:
-  static constexpr size_t kAlignment = 16;
+  static constexpr size_t kAlignment = 8;
   static constexpr uint32_t kMaxDim = 4096;
 
   // `slots`: optimizer floats per embedding float; `row_slots`: per row. `dim` is at most kMaxDim.

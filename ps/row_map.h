@@ -17,7 +17,7 @@
 namespace tessera::ps {
 
 // The rows of one partition by key: an open-addressing table of buckets, each one cache line of
-// eight entries. An entry holds a row's address and 19 bits of its key's hash; the key itself is
+// eight entries. An entry holds a row's address and 18 bits of its key's hash; the key itself is
 // read from the row, which the caller needs anyway. A key's entry lies in its home bucket or, where
 // that is full, in the next with room. So every bucket between a key's home and its entry is full,
 // and a search ends at the first free entry.
@@ -38,8 +38,8 @@ class RowMap {
   ~RowMap();
 
   static constexpr uint32_t kEntries = 8;
-  // Entry: 20 bits of tag, then address / 16. 0: free. Entries are used from the first on. A tag's
-  // lowest bit is set, so that no tag is that of a free entry.
+  // Entry: 19 bits of tag, then address / 8 (RowLayout::kAlignment). 0: free. Entries are used from
+  // the first on. A tag's lowest bit is set, so that no tag is that of a free entry.
   struct alignas(64) Bucket {
     uint64_t entries[kEntries];
   };
@@ -101,17 +101,18 @@ class RowMap {
  private:
   // The bucket that an empty map points to. Never written.
   static const Bucket kNoRows;
-  static constexpr int kAddressBits = 44;
+  static constexpr int kAddressBits = 45;  // of 48, in units of kUnit
+  static constexpr uint64_t kUnit = RowLayout::kAlignment;
 
   static uint64_t Tag(uint64_t hash) { return (hash >> 32 | 1) << kAddressBits; }
   // Bit i: entry i has this tag. Compares all eight at once: the branch of a loop that stops at the
   // right one is mispredicted.
   static uint32_t Matches(const Bucket& bucket, uint64_t tag);
   static Row* RowOf(uint64_t entry) {
-    return reinterpret_cast<Row*>((entry & ((uint64_t{1} << kAddressBits) - 1)) << 4);
+    return reinterpret_cast<Row*>((entry & ((uint64_t{1} << kAddressBits) - 1)) * kUnit);
   }
   static uint64_t Entry(uint64_t hash, const Row* row) {
-    return Tag(hash) | (reinterpret_cast<uintptr_t>(row) >> 4);
+    return Tag(hash) | (reinterpret_cast<uintptr_t>(row) / kUnit);
   }
   uint32_t Home(uint64_t hash) const {
     return static_cast<uint32_t>((uint64_t{static_cast<uint32_t>(hash)} * bucket_count_) >> 32);

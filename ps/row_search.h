@@ -18,11 +18,13 @@ class RowSearch {
  public:
   static constexpr size_t kBlock = 16;
 
-  // `maps`: those of the stripe. `bytes`: how much of each row, from its head on, will be used.
-  RowSearch(const RowMap* maps, absl::Span<const KeyBatch::Item> items, size_t bytes)
+  // `maps`: those of the stripe. `bytes`: how much of each row, from its head on, will be used;
+  // `block_bytes`: the size of the rows' blocks.
+  RowSearch(const RowMap* maps, absl::Span<const KeyBatch::Item> items, size_t bytes,
+            size_t block_bytes)
       : maps_(maps),
         items_(items),
-        lines_(LinesOf(bytes)),
+        lines_(LinesOf(bytes, block_bytes)),
         block_(lines_ <= 6 ? kBlock : kBlock / 2) {
     LoadBuckets(0);
     LoadBuckets(block_);

@@ -80,7 +80,7 @@ RowCounts RowStore::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
     size_t missing_count = 0;
     {
       absl::ReaderMutexLock lock(&stripe.mu);
-      RowSearch search(stripe.maps.data(), items, row_bytes);
+      RowSearch search(stripe.maps.data(), items, row_bytes, layout().block_bytes());
       for (size_t i = 0; i < items.size();) {
         if (floats > kCacheLine / sizeof(float)) {
           for (const KeyBatch::Item& item : search.coming()) {
@@ -123,7 +123,7 @@ void RowStore::VisitKeys(absl::Span<const uint64_t> keys, size_t bytes, Visit vi
     if (items.empty()) continue;
     const Stripe& stripe = *stripes_[s];
     absl::ReaderMutexLock lock(&stripe.mu);
-    RowSearch search(stripe.maps.data(), items, bytes);
+    RowSearch search(stripe.maps.data(), items, bytes, layout().block_bytes());
     for (size_t i = 0; i < items.size();) {
       for (const Row* const row : search.Next()) visit(items[i++], row);
     }
@@ -190,7 +190,7 @@ void RowStore::UpdateBlocks(absl::Span<const uint64_t> keys, ChangeBlock change,
     absl::MutexLock lock(&stripe.mu);
     const bool cut = stripe.cut != nullptr;
     const uint32_t cut_bit = stripe.cut_bit;
-    RowSearch search(stripe.maps.data(), items, layout().block_bytes());
+    RowSearch search(stripe.maps.data(), items, layout().block_bytes(), layout().block_bytes());
     for (size_t i = 0; i < items.size();) {
       for (Row* const row : search.Next()) {
         if (row != nullptr) [[likely]] {

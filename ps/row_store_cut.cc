@@ -160,7 +160,7 @@ absl::Status RowStore::VisitCut(
 
   const size_t block_bytes = layout().block_bytes();
   const size_t piece = std::max<size_t>(1, kPieceBytes / block_bytes);
-  std::vector<char> blocks(std::min(piece, places.size()) * block_bytes);  // aligned to 16 bytes
+  std::vector<char> blocks(std::min(piece, places.size()) * block_bytes);  // aligned to 8 bytes
   std::vector<const Row*> rows(std::min(piece, places.size()));
   for (size_t i = 0; i < rows.size(); ++i) {
     rows[i] = reinterpret_cast<const Row*>(blocks.data() + i * block_bytes);

@@ -13,7 +13,7 @@ namespace tessera::ps {
 
 // Blocks of one size, at least 8 bytes, cut from slabs. Slabs grow from 1 KiB to 64 KiB, or to 32
 // to 64 blocks if that is more, so that a pool of few blocks wastes little in its last slab, and
-// little is wasted at the end of each. Blocks are aligned to 16 bytes and uninitialised; freed
+// little is wasted at the end of each. Blocks are aligned to 8 bytes and uninitialised; freed
 // blocks are used again before the pool grows. A slab lives as long as the pool, or until its
 // blocks are moved out of it (Empty). Not thread-safe.
 class SlabPool {

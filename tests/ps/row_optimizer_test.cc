@@ -65,8 +65,8 @@ class Rows {
   }
 
  private:
-  struct alignas(16) Cell {
-    unsigned char bytes[16];
+  struct alignas(RowLayout::kAlignment) Cell {
+    unsigned char bytes[RowLayout::kAlignment];
   };
   using Block = std::vector<Cell>;
   const RowLayout layout_;

@@ -149,6 +149,19 @@ void CompareWithTwin(RowStore& store, uint32_t partitions, SavedRows& twin, uint
   }
 }
 
+TEST(RowLayout, ARowHasAtMost24BytesBesideItsNumbers) {
+  for (const EmbeddingType type : {EmbeddingType::kFloat32, EmbeddingType::kBfloat16}) {
+    for (uint32_t dim = 1; dim <= 70; ++dim) {
+      for (uint32_t slots = 0; slots <= 3; ++slots) {
+        const RowLayout layout(dim, slots, /*row_slots=*/slots % 2, type);
+        const size_t embedding = dim * (type == EmbeddingType::kFloat32 ? 4 : 2);
+        EXPECT_LE(layout.block_bytes(), embedding + layout.slot_floats() * 4 + 24) << dim;
+        EXPECT_EQ(layout.block_bytes() % RowLayout::kAlignment, 0u);
+      }
+    }
+  }
+}
+
 TEST_F(RowStoreTest, HoldsWhatAMapHoldsThroughRandomOperationsAndGrowth) {
   SavedRows twin;
   CompareWithTwin(store_, partitions_.partition_count(), twin, 30000, 1500, 1, &NewRow);

@@ -11,27 +11,28 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "ps/row_layout.h"
 
 namespace tessera::ps {
 namespace {
 
 TEST(SlabPool, HandsOutAlignedBlocksThatDoNotOverlap) {
-  SlabPool pool(144);
+  SlabPool pool(152);
   std::set<std::byte*> blocks;
   for (int i = 0; i < 100000; ++i) {
     auto* block = static_cast<std::byte*>(pool.Allocate());
-    std::memset(block, i, 144);
-    ASSERT_EQ(reinterpret_cast<uintptr_t>(block) % 16, 0u);
+    std::memset(block, i, 152);
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(block) % RowLayout::kAlignment, 0u);
     blocks.insert(block);
   }
   std::byte* end = nullptr;
   for (std::byte* const block : blocks) {
     ASSERT_GE(block, end);
-    end = block + 144;
+    end = block + 152;
   }
   EXPECT_EQ(blocks.size(), 100000u);
-  EXPECT_GE(pool.bytes(), 100000u * 144);
-  EXPECT_LE(pool.bytes(), 100000u * 144 * 101 / 100 + (256u << 10));
+  EXPECT_GE(pool.bytes(), 100000u * 152);
+  EXPECT_LE(pool.bytes(), 100000u * 152 * 101 / 100 + (256u << 10));
 }
 
 TEST(SlabPool, SharesHugePagesWithOthersAndGivesThemBack) {
