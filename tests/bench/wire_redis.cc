@@ -12,8 +12,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -134,36 +136,48 @@ absl::Status RedisPeer::Skip(size_t n) {
 }
 
 absl::Status RedisPeer::Fill(uint64_t count, uint64_t value_bytes) {
-  constexpr uint64_t kAtOnce = 1000;
-  const std::string value(value_bytes, 'v');
-  for (uint64_t first = 0; first < count; first += kAtOnce) {
-    const uint64_t n = std::min(kAtOnce, count - first);
-    std::string command = absl::StrCat("*", 1 + 2 * n, "\r\n");
-    AppendBulk("MSET", 4, &command);
-    for (uint64_t key = first; key < first + n; ++key) {
-      AppendBulk(&key, sizeof(key), &command);
-      AppendBulk(value.data(), value.size(), &command);
-    }
-    TESSERA_RETURN_IF_ERROR(Write(command));
-    TESSERA_RETURN_IF_ERROR(Line().status());
+  constexpr uint64_t kAtOnce = 1 << 16;
+  std::vector<uint64_t> keys;
+  for (uint64_t first = 0; first < count; first += keys.size()) {
+    keys.resize(std::min(kAtOnce, count - first));
+    std::iota(keys.begin(), keys.end(), first);
+    TESSERA_RETURN_IF_ERROR(Set(keys, value_bytes, 1024));
   }
   return absl::OkStatus();
+}
+
+absl::Status RedisPeer::Set(absl::Span<const uint64_t> keys, uint64_t value_bytes,
+                            size_t per_command) {
+  const std::string value(value_bytes, 'v');
+  std::string commands;
+  for (size_t first = 0; first < keys.size(); first += per_command) {
+    const auto some = keys.subspan(first, per_command);
+    absl::StrAppend(&commands, "*", 1 + 2 * some.size(), "\r\n");
+    AppendBulk("MSET", 4, &commands);
+    for (const uint64_t key : some) {
+      AppendBulk(&key, sizeof(key), &commands);
+      AppendBulk(value.data(), value.size(), &commands);
+    }
+  }
+  return Exchange(commands, [&]() -> absl::Status {
+    for (size_t first = 0; first < keys.size(); first += per_command) {
+      TESSERA_RETURN_IF_ERROR(Line().status());
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status RedisPeer::Get(absl::Span<const uint64_t> keys, uint64_t value_bytes,
                             size_t per_command) {
   std::string commands;
   for (size_t first = 0; first < keys.size(); first += per_command) {
-    const size_t n = std::min(per_command, keys.size() - first);
-    absl::StrAppend(&commands, "*", 1 + n, "\r\n");
+    const auto some = keys.subspan(first, per_command);
+    absl::StrAppend(&commands, "*", 1 + some.size(), "\r\n");
     AppendBulk("MGET", 4, &commands);
-    for (size_t i = first; i < first + n; ++i) AppendBulk(&keys[i], sizeof(keys[i]), &commands);
+    for (const uint64_t key : some) AppendBulk(&key, sizeof(key), &commands);
   }
-  // Written by a thread of its own, or both sides would wait for the other to read.
-  absl::Status written;
-  std::thread writer([&] { written = Write(commands); });
-  const auto read = [&]() -> absl::Status {
-    const std::string header = absl::StrCat("$", value_bytes);
+  const std::string header = absl::StrCat("$", value_bytes);
+  return Exchange(commands, [&]() -> absl::Status {
     for (size_t first = 0; first < keys.size(); first += per_command) {
       const size_t n = std::min(per_command, keys.size() - first);
       TESSERA_ASSIGN_OR_RETURN(const std::string array, Line());
@@ -175,7 +189,14 @@ absl::Status RedisPeer::Get(absl::Span<const uint64_t> keys, uint64_t value_byte
       }
     }
     return absl::OkStatus();
-  };
+  });
+}
+
+// Commands are written by a thread of its own, or both sides would wait for the other to read.
+absl::Status RedisPeer::Exchange(const std::string& commands,
+                                 absl::FunctionRef<absl::Status()> read) {
+  absl::Status written;
+  std::thread writer([&] { written = Write(commands); });
   const absl::Status status = read();
   if (!status.ok()) shutdown(socket_, SHUT_RDWR);
   writer.join();

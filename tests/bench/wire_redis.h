@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -19,12 +20,15 @@ class RedisPeer {
 
   // Sets keys 0 .. count-1 to `value_bytes` bytes each.
   absl::Status Fill(uint64_t count, uint64_t value_bytes);
+  // Pipelined MSETs of `per_command` keys each, to `value_bytes` bytes; every answer is read.
+  absl::Status Set(absl::Span<const uint64_t> keys, uint64_t value_bytes, size_t per_command);
   // Pipelined MGETs of `per_command` keys each; every answer is read to its end. INTERNAL: a value
   // of another size.
   absl::Status Get(absl::Span<const uint64_t> keys, uint64_t value_bytes, size_t per_command);
 
  private:
   RedisPeer(int pid, int socket) : pid_(pid), socket_(socket) {}
+  absl::Status Exchange(const std::string& commands, absl::FunctionRef<absl::Status()> read);
   absl::Status Write(const std::string& bytes);
   // The next line without its end, and the next n bytes with their line end.
   absl::StatusOr<std::string> Line();
