@@ -23,6 +23,18 @@ void Report(benchmark::State& state, const Result& result) {
   state.counters[absl::StrCat(key, " | ", result.limit_name, " | ", result.bar)] = result.limit;
 }
 
+void ReportTimes(benchmark::State& state, const std::string& metric,
+                 const std::vector<double>& seconds, const std::string& limit_name,
+                 const std::vector<double>& limits) {
+  for (const double percent : {50.0, 99.0, 99.9}) {
+    Report(state, {.metric = absl::StrCat(metric, " p", percent),
+                   .value = 1e6 * Percentile(seconds, percent),
+                   .unit = "us",
+                   .limit_name = limit_name,
+                   .limit = limits.empty() ? 0 : 1e6 * Percentile(limits, percent)});
+  }
+}
+
 Medians Interleave(int rounds, absl::FunctionRef<double()> value,
                    absl::FunctionRef<double()> limit) {
   std::vector<double> values, limits;

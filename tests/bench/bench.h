@@ -39,6 +39,12 @@ struct Result {
 };
 void Report(benchmark::State& state, const Result& result);
 
+// Three lines, "<metric> p50", p99 and p99.9, in microseconds, of calls that took so many seconds.
+// `limits`: those of the limit, if it is calls, too.
+void ReportTimes(benchmark::State& state, const std::string& metric,
+                 const std::vector<double>& seconds, const std::string& limit_name = "",
+                 const std::vector<double>& limits = {});
+
 struct Medians {
   double value;
   double limit;

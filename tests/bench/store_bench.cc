@@ -81,21 +81,31 @@ class Rows {
     }
   }
 
+  const ps::RowLayout& layout() const { return table_->store().layout(); }
+  // Of a processor, of each batch that one thread has pulled or pushed since the last call.
+  std::vector<double> TakeSeconds() { return std::exchange(seconds_, {}); }
+
   // Each in million keys a second.
   double Pull(const Batches& batches, int threads) {
-    return Rate(batches, threads, [&](size_t b, float* values) {
-      std::vector<uint8_t> statuses(kBatch);
-      (void)table_->Pull(batches.keys[b], false, values, statuses.data());
-    });
+    return Rate(
+        batches, threads,
+        [&](size_t b, float* values) {
+          std::vector<uint8_t> statuses(kBatch);
+          (void)table_->Pull(batches.keys[b], false, values, statuses.data());
+        },
+        &seconds_);
   }
   double Gather(const Batches& batches, int threads) {
     return Rate(batches, threads,
                 [&](size_t b, float* values) { array_.Gather(batches.items[b], values); });
   }
   double Push(const Batches& batches, int threads) {
-    return Rate(batches, threads, [&](size_t b, float*) {
-      (void)table_->Apply({{.keys = batches.keys[b], .values = gradients_.data()}}, 1, 1);
-    });
+    return Rate(
+        batches, threads,
+        [&](size_t b, float*) {
+          (void)table_->Apply({{.keys = batches.keys[b], .values = gradients_.data()}}, 1, 1);
+        },
+        &seconds_);
   }
   double Update(const Batches& batches, int threads) {
     // Two threads may meet in a row, as no table would let them: the limit pays for no lock.
@@ -104,17 +114,25 @@ class Rows {
   }
 
  private:
-  // Thread t takes the batches t, t + threads, ...
+  // Thread t takes the batches t, t + threads, ... `seconds_of_batches`: where to add the time of
+  // each on a processor, if there is one thread.
   double Rate(const Batches& batches, int threads,
-              absl::FunctionRef<void(size_t batch, float* values)> work) {
+              absl::FunctionRef<void(size_t batch, float* values)> work,
+              std::vector<double>* seconds_of_batches = nullptr) {
     // Aligned as a server aligns its answers.
     using Line = std::array<float, 16>;
     struct alignas(64) AlignedLine : Line {};
     std::vector<std::vector<AlignedLine>> values(
         threads, std::vector<AlignedLine>(size_t{kBatch} * dim_ / 16));
     const auto run = [&](size_t first) {
-      for (size_t b = first; b < batches.keys.size(); b += threads)
-        work(b, values[first].front().data());
+      for (size_t b = first; b < batches.keys.size(); b += threads) {
+        const auto one = [&] { work(b, values[first].front().data()); };
+        if (threads > 1 || seconds_of_batches == nullptr) {
+          one();
+        } else {
+          seconds_of_batches->push_back(CpuSeconds(one));
+        }
+      }
     };
     const double seconds = threads == 1 ? CpuSeconds([&] { run(0); }) : Seconds([&] {
       std::vector<std::thread> others;
@@ -130,6 +148,7 @@ class Rows {
   const std::unique_ptr<ps::Table> table_;
   RowArray array_;
   const std::vector<float> gradients_;
+  std::vector<double> seconds_;
 };
 
 void PullAndPush(benchmark::State& state, uint32_t dim, uint64_t rows, int rounds,
@@ -150,6 +169,14 @@ void PullAndPush(benchmark::State& state, uint32_t dim, uint64_t rows, int round
                      .bar = dim < 16 ? "" : ">= 0.5"});
       if (threads == 1) {
         alone = m;
+        // What a pull reads of a row, and what a push reads and writes.
+        const double gigabytes = sizeof(float) * (push ? both.layout().floats() : dim) / 1e3;
+        Report(state, {.metric = absl::StrCat(name, "/bytes"),
+                       .value = m.value * gigabytes,
+                       .unit = "GB/s",
+                       .limit_name = kArray,
+                       .limit = m.limit * gigabytes});
+        ReportTimes(state, absl::StrCat(name, "/batch of ", kBatch), both.TakeSeconds());
         continue;
       }
       Report(state, {.metric = absl::StrCat(name, "/two threads to one"),

@@ -76,7 +76,7 @@ class SpillingTable {
     tier.budget = &spill_->budget();
     tier.evictor = &spill_->evictor();
     tier.room_limit = options.room_limit;
-    tier_ = std::make_unique<TableTier>(tier, &partitions_, *ps::Expiry::New({}, "rows"), &store_);
+    tier_ = std::make_unique<TableTier>(tier, &partitions_, *Expiry::New({}, "rows"), &store_);
   }
 
   static uint64_t RecordBytes() { return TableTier::RecordBytes(Template().layout); }
@@ -179,15 +179,14 @@ void ZipfTraining(benchmark::State& state, const std::string& folder, uint64_t r
   }
   const RawFile raw(folder + "/raw", table.cold().stats().folder_bytes);
   uint64_t static_misses = 0;
-  std::vector<double> rates, device;
+  std::vector<double> rates, device, pulls, pushes;
   const TableTier::Stats before = table.tier().stats();
   const ColdStore::Stats cold_before = table.cold().stats();
   for (const auto& batch : measured) {
     for (const uint32_t item : batch) static_misses += !frequent[item];
-    rates.push_back(2 * kBatch / Seconds([&] {
-                      table.Pull(batch);
-                      table.Push(batch);
-                    }));
+    pulls.push_back(Seconds([&] { table.Pull(batch); }));
+    pushes.push_back(Seconds([&] { table.Push(batch); }));
+    rates.push_back(kBatch / (pulls.back() + pushes.back()));
     device.push_back(raw.RandomReads(kInFlight, 2048, rates.size()));
   }
   const TableTier::Stats after = table.tier().stats();
@@ -202,11 +201,13 @@ void ZipfTraining(benchmark::State& state, const std::string& folder, uint64_t r
                  .bar = ">= 0.96"});
   // Pulls and pushes of a key are one key here: it is read from disk once.
   Report(state, {.metric = "pull and push",
-                 .value = Median(rates) / 2,
+                 .value = Median(rates),
                  .unit = "keys/s",
                  .limit_name = "device reads/s over the miss rate",
                  .limit = Median(device) / misses,
                  .bar = ">= 0.5"});
+  ReportTimes(state, absl::StrCat("pull of ", kBatch), pulls);
+  ReportTimes(state, absl::StrCat("push of ", kBatch), pushes);
   Report(state, {.metric = "rows in memory",
                  .value = double(table.store().rows()),
                  .unit = "rows",
