@@ -1,7 +1,7 @@
 # How every target of the project is made: one library per room, one test program per room.
 
 add_library(tessera_options INTERFACE)
-target_include_directories(tessera_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_include_directories(tessera_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wno-unused-parameter)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(tessera_options INTERFACE -march=${TESSERA_ARCH})
@@ -39,6 +39,36 @@ elseif(TESSERA_SANITIZE STREQUAL "thread")
   target_link_libraries(tessera_tsan_mutex PRIVATE tessera_options)
   list(APPEND TESSERA_PROGRAM_OBJECTS $<TARGET_OBJECTS:tessera_tsan_mutex>)
 endif()
+
+# tessera_list_of_files(FOLDER PATTERN HEADER MACRO [INCLUDED]): writes FOLDER/HEADER, which code includes as if it stood there, with a list
+# of the folder's files, so that one more file there is all that it takes:
+#   #define MACRO(X) X(BatchNormalization, batch_normalization) X(Softmax, softmax) ...
+# INCLUDED: the header includes them, too. A *.cc beside a header of its name serves the others, and is not of the list.
+function(tessera_list_of_files folder pattern header macro)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/${pattern})
+  set(includes "")
+  set(names "")
+  foreach(file ${files})
+    cmake_path(GET file STEM name)
+    if(file MATCHES "\\.cc$" AND EXISTS ${CMAKE_SOURCE_DIR}/${folder}/${name}.h)
+      continue()
+    endif()
+    set(camel_case "")
+    string(REPLACE "_" ";" words ${name})
+    foreach(word ${words})
+      string(SUBSTRING ${word} 0 1 first)
+      string(SUBSTRING ${word} 1 -1 rest)
+      string(TOUPPER ${first} first)
+      string(APPEND camel_case ${first}${rest})
+    endforeach()
+    string(APPEND names " \\\n  X(${camel_case}, ${name})")
+    if("INCLUDED" IN_LIST ARGN)
+      string(APPEND includes "#include \"${folder}/${name}.h\"\n")
+    endif()
+  endforeach()
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/${folder}/${header}
+       CONTENT "// Made by cmake/TesseraTargets.cmake.\n#pragma once\n${includes}#define ${macro}(X)${names}\n")
+endfunction()
 
 # What nearly every file includes, read by the compiler once for all targets of more than a few files, and once more
 # for tests and where options differ. Files still name what they use: a build without these and

@@ -66,6 +66,16 @@ TEST(Lists, HaveEveryOp) {
             "tests/drawn_jobs/layers.py");
 }
 
+// The table is put together of files that do not know of each other.
+TEST(Lists, NoTwoOpsHaveOneName) {
+  Names names;
+  for (const OpEntry& entry : AllOps()) {
+    for (const std::string name : {entry.name, entry.alias}) {
+      EXPECT_TRUE(names.insert(name).second) << "two ops are named " << name;
+    }
+  }
+}
+
 TEST(Lists, HaveEveryActivation) {
   const std::string file = "worker/zoo/README.md";
   ExpectThese(WordsOf(Between(TextOf(file), "| MLP: activation | relu | ", " |")), ActivationOps(),

@@ -435,7 +435,7 @@ TEST(Zoo, TakesEveryActivation) {
   for (const std::string name : {TESSERA_ACTIVATIONS(TESSERA_NAME)}) {
     EXPECT_NE(std::count(activations.begin(), activations.end(), name) > 0,
               functions.contains(name))
-        << name << ": give it kActivation in worker/dense/ops/ops.cc, or name it here";
+        << name << ": give it kActivation in worker/dense/ops/activation.cc, or name it here";
   }
 #undef TESSERA_NAME
 }

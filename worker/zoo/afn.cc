@@ -1,4 +1,4 @@
-#include "worker/zoo/models.h"
+#include "worker/zoo/model_parts.h"
 
 namespace tessera::worker {
 

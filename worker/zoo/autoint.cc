@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "worker/zoo/models.h"
+#include "worker/zoo/model_parts.h"
 
 namespace tessera::worker {
 namespace {
@@ -44,7 +44,7 @@ Tensor Attend(ModelParts& parts, const std::string& name, Tensor x, const Attent
 // attention_layers (2), heads (2), layer_norm (false), scale, scores by 1 / sqrt(width of a head)
 // (false), attention_dropout (0), wide, whether the linear part is added (false), linear_table;
 // hidden: [] leaves the deep network out; those of the MLP.
-Tensor BuildAutoInt(ModelParts& parts) {
+Tensor BuildAutoint(ModelParts& parts) {
   OptionReader& options = parts.options();
   AttentionShape shape;
   shape.width = options.Int("attention", 64, 1, 1 << 16);

@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "worker/zoo/models.h"
+#include "worker/zoo/model_parts.h"
 
 namespace tessera::worker {
 

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "worker/zoo/models.h"
+#include "worker/zoo/model_parts.h"
 
 namespace tessera::worker {
 namespace {
@@ -46,7 +46,7 @@ Tensor SelectFeatures(ModelParts& parts, const std::string& name, Tensor context
 // (false); heads (1), which divide the last widths; gate_hidden, the layers of the feature gates
 // ([]: no feature selection), whose contexts are the rows of gate1_table and gate2_table (a trained
 // vector); linear_table names a table that is left out.
-Tensor BuildFinalMlp(ModelParts& parts) {
+Tensor BuildFinalmlp(ModelParts& parts) {
   OptionReader& options = parts.options();
   GraphBuilder& graph = parts.graph();
   const ModelParts::MlpShape common = parts.ReadMlp({{}, "relu", false, 0});

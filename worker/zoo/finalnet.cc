@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "worker/zoo/models.h"
+#include "worker/zoo/model_parts.h"
 
 namespace tessera::worker {
 namespace {
@@ -66,7 +66,7 @@ void AddMutualLoss(ModelParts& parts, Tensor logit, const std::vector<Tensor>& b
 // before block 1 (true); mutual, the weight of each block's loss against the prediction of both (0:
 // off; the authors' code has 1); activation, batch_norm (false), dropout (0); linear_table names a
 // table that is left out.
-Tensor BuildFinalNet(ModelParts& parts) {
+Tensor BuildFinalnet(ModelParts& parts) {
   OptionReader& options = parts.options();
   GraphBuilder& graph = parts.graph();
   ModelParts::MlpShape shape = parts.ReadMlp({{}, "relu", false, 0});

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "worker/zoo/models.h"
+#include "worker/zoo/model_parts.h"
 
 namespace tessera::worker {
 namespace {
@@ -38,7 +38,7 @@ Tensor MaskBlock(ModelParts& parts, const std::string& name, Tensor embeddings, 
 // the parallel one, reduction_ratio, the width of a mask's hidden layer to the mask's (1),
 // embedding_norm (true), layer_norm (true), linear_table names a table that is left out; those of
 // the MLP.
-Tensor BuildMaskNet(ModelParts& parts) {
+Tensor BuildMasknet(ModelParts& parts) {
   OptionReader& options = parts.options();
   GraphBuilder& graph = parts.graph();
   const std::string structure = options.Choice("structure", "parallel", {"parallel", "serial"});

@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "worker/zoo/models.h"
+#include "worker/zoo/model_parts.h"
 
 namespace tessera::worker {
 
@@ -7,7 +7,7 @@ namespace tessera::worker {
 // interaction network, whose layer k makes H_k vectors of the products of the H_k-1 vectors before
 // it with those of the fields (equation 6). Options: linear_table; cin, the H_k ([64]); hidden: []
 // leaves the deep network out; those of the MLP.
-Tensor BuildXDeepFm(ModelParts& parts) {
+Tensor BuildXdeepfm(ModelParts& parts) {
   const std::vector<int64_t> cin = parts.Widths("cin", {64});
   if (cin.empty()) parts.options().Fail("cin", "expected at least one layer, found none");
   const ModelParts::MlpShape mlp = parts.ReadMlp();

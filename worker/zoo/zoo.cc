@@ -2,9 +2,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "worker/zoo/models.h"
+#include "worker/zoo/model_files.h"
+#include "worker/zoo/model_parts.h"
 
 namespace tessera::worker {
+
+// A model is one file of this folder, and has its name: nfm.cc has BuildNfm, dcn_v2.cc BuildDcnV2.
+// It reads the model's options and returns the logits [batch, 1]; one of several tasks leaves them
+// in tensors named like the tasks.
+#define TESSERA_DECLARE(Name, file) Tensor Build##Name(ModelParts& parts);
+TESSERA_MODEL_FILES(TESSERA_DECLARE)
+#undef TESSERA_DECLARE
+
 namespace {
 
 struct ZooEntry {
@@ -12,31 +21,11 @@ struct ZooEntry {
   Tensor (*build)(ModelParts& parts);
 };
 
-// Sorted by name. To add a model: README.md.
+// Sorted by name.
 const ZooEntry kZoo[] = {
-    {"afm", &BuildAfm},
-    {"afn", &BuildAfn},
-    {"autoint", &BuildAutoInt},
-    {"dcn", &BuildDcn},
-    {"dcn_v2", &BuildDcnV2},
-    {"deepfm", &BuildDeepFm},
-    {"dien", &BuildDien},
-    {"din", &BuildDin},
-    {"dlrm", &BuildDlrm},
-    {"dnn", &BuildDnn},
-    {"edcn", &BuildEdcn},
-    {"ffm", &BuildFfm},
-    {"finalmlp", &BuildFinalMlp},
-    {"finalnet", &BuildFinalNet},
-    {"fm", &BuildFm},
-    {"fwfm", &BuildFwfm},
-    {"lr", &BuildLr},
-    {"masknet", &BuildMaskNet},
-    {"mmoe", &BuildMmoe},
-    {"nfm", &BuildNfm},
-    {"shared_bottom", &BuildSharedBottom},
-    {"wide_deep", &BuildWideDeep},
-    {"xdeepfm", &BuildXDeepFm},
+#define TESSERA_MODEL(Name, file) {#file, &Build##Name},
+    TESSERA_MODEL_FILES(TESSERA_MODEL)
+#undef TESSERA_MODEL
 };
 
 }  // namespace

@@ -75,8 +75,6 @@ absl::StatusOr<std::unique_ptr<Op>> New(absl::Span<const Shape> inputs, OptionRe
   return std::make_unique<Activation<Formula>>(inputs[0], params);
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Op>> NewAbs(absl::Span<const Shape> inputs, OptionReader& options) {
   return New<math::Abs>(inputs, options, {});
 }
@@ -187,6 +185,35 @@ absl::StatusOr<std::unique_ptr<Op>> NewSoftplus(absl::Span<const Shape> inputs,
 }
 absl::StatusOr<std::unique_ptr<Op>> NewTanh(absl::Span<const Shape> inputs, OptionReader& options) {
   return New<math::Tanh>(inputs, options, {});
+}
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfActivation() {
+  return {{"Abs", "abs", &NewAbs},
+          {"Atan", "atan", &NewAtan},
+          {"Ceil", "ceil", &NewCeil},
+          {"Clip", "clip", &NewClip},
+          {"Cos", "cos", &NewCos},
+          {"Elu", "elu", &NewElu, kActivation},
+          {"Erf", "erf", &NewErf},
+          {"Exp", "exp", &NewExp},
+          {"Floor", "floor", &NewFloor},
+          {"Gelu", "gelu", &NewGelu, kActivation},
+          {"HardSigmoid", "hard_sigmoid", &NewHardSigmoid, kActivation},
+          {"LeakyRelu", "leaky_relu", &NewLeakyRelu, kActivation},
+          {"Log", "log", &NewLog},
+          {"Pow", "power", &NewPow},
+          {"Relu", "relu", &NewRelu, kActivation},
+          {"Round", "round", &NewRound},
+          {"Selu", "selu", &NewSelu, kActivation},
+          {"Sigmoid", "sigmoid", &NewSigmoid, kActivation},
+          {"Silu", "silu", &NewSilu, kActivation},
+          {"Sin", "sin", &NewSin},
+          {"Softplus", "softplus", &NewSoftplus, kActivation},
+          {"Sqrt", "sqrt", &NewSqrt},
+          {"Step", "step", &NewStep},
+          {"Tanh", "tanh", &NewTanh, kActivation}};
 }
 
 }  // namespace tessera::worker

@@ -103,8 +103,6 @@ class Add final : public Op {
   std::vector<bool> whole_;                // by input: not broadcast
 };
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Op>> NewAdd(absl::Span<const Shape> inputs, OptionReader& options) {
   TESSERA_RETURN_IF_ERROR(options.Finish());
   Shape output;
@@ -114,5 +112,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewAdd(absl::Span<const Shape> inputs, Optio
                                        inputs));
   return std::make_unique<Add>(inputs, output);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfAdd() { return {{"Add", "add", &NewAdd}}; }
 
 }  // namespace tessera::worker

@@ -253,8 +253,6 @@ class Attention final : public Op {
   const DropoutRatio dropout_;
 };
 
-}  // namespace
-
 // Options: heads (1); scale, of queries times keys (1 / sqrt(a head's width)); causal (false);
 // dropout, of the weights (0).
 absl::StatusOr<std::unique_ptr<Op>> NewAttention(absl::Span<const Shape> inputs,
@@ -284,5 +282,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewAttention(absl::Span<const Shape> inputs,
       inputs));
   return std::make_unique<Attention>(inputs, of);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfAttention() { return {{"Attention", "attention", &NewAttention}}; }
 
 }  // namespace tessera::worker

@@ -162,8 +162,6 @@ class BatchNormalization final : public Op {
   const float epsilon_;
 };
 
-}  // namespace
-
 // Options: momentum, the weight of the new batch (0.1; ONNX's momentum is 1 minus this), epsilon
 // (1e-5).
 absl::StatusOr<std::unique_ptr<Op>> NewBatchNormalization(absl::Span<const Shape> inputs,
@@ -175,6 +173,12 @@ absl::StatusOr<std::unique_ptr<Op>> NewBatchNormalization(absl::Span<const Shape
                                        "one input [batch, ..., n]", inputs));
   return std::make_unique<BatchNormalization>(inputs[0], static_cast<float>(momentum),
                                               static_cast<float>(epsilon));
+}
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfBatchNormalization() {
+  return {{"BatchNormalization", "batch_norm", &NewBatchNormalization}};
 }
 
 }  // namespace tessera::worker

@@ -60,13 +60,15 @@ class Bias final : public Op {
   const size_t width_;
 };
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Op>> NewBias(absl::Span<const Shape> inputs, OptionReader& options) {
   TESSERA_RETURN_IF_ERROR(options.Finish());
   TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1,
                                        "one input [batch, ..., n]", inputs));
   return std::make_unique<Bias>(inputs[0]);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfBias() { return {{"Bias", "bias", &NewBias}}; }
 
 }  // namespace tessera::worker

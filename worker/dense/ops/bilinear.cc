@@ -167,8 +167,6 @@ class Bilinear final : public Op {
   const size_t chunk_;  // rows
 };
 
-}  // namespace
-
 // Options: units, the width of the output (required); bias (true).
 absl::StatusOr<std::unique_ptr<Op>> NewBilinear(absl::Span<const Shape> inputs,
                                                 OptionReader& options) {
@@ -184,5 +182,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewBilinear(absl::Span<const Shape> inputs,
       ExpectShapes(fits, "two inputs [batch, ..., m] and [batch, ..., n]", inputs));
   return std::make_unique<Bilinear>(inputs[0], inputs[1], units, bias);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfBilinear() { return {{"Bilinear", "bilinear", &NewBilinear}}; }
 
 }  // namespace tessera::worker

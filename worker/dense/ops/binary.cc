@@ -116,8 +116,6 @@ absl::StatusOr<std::unique_ptr<Op>> New(absl::Span<const Shape> inputs, OptionRe
   return std::make_unique<Binary<Formula>>(inputs[0], inputs[1], output);
 }
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Op>> NewDiv(absl::Span<const Shape> inputs, OptionReader& options) {
   return New<math::Division>(inputs, options);
 }
@@ -132,6 +130,16 @@ absl::StatusOr<std::unique_ptr<Op>> NewMul(absl::Span<const Shape> inputs, Optio
 }
 absl::StatusOr<std::unique_ptr<Op>> NewSub(absl::Span<const Shape> inputs, OptionReader& options) {
   return New<math::Subtraction>(inputs, options);
+}
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfBinary() {
+  return {{"Div", "divide", &NewDiv},
+          {"Max", "maximum", &NewMax},
+          {"Min", "minimum", &NewMin},
+          {"Mul", "multiply", &NewMul},
+          {"Sub", "subtract", &NewSub}};
 }
 
 }  // namespace tessera::worker

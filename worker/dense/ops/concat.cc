@@ -74,8 +74,6 @@ class Concat final : public Op {
   size_t width_ = 0;
 };
 
-}  // namespace
-
 // Options: axis, counted with the batch as 0 (-1, the last).
 absl::StatusOr<std::unique_ptr<Op>> NewConcat(absl::Span<const Shape> inputs,
                                               OptionReader& options) {
@@ -92,5 +90,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewConcat(absl::Span<const Shape> inputs,
   }
   return std::make_unique<Concat>(inputs, axis);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfConcat() { return {{"Concat", "concat", &NewConcat}}; }
 
 }  // namespace tessera::worker

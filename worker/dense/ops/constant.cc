@@ -45,8 +45,6 @@ class Constant final : public Op {
   const std::vector<float> value_;  // [shape]
 };
 
-}  // namespace
-
 // Options: shape (required), of a sample: [n], [fields, 1]; value (required), one number for all of
 // it or a list of as many as it has, row-major.
 absl::StatusOr<std::unique_ptr<Op>> NewConstant(absl::Span<const Shape> inputs,
@@ -70,5 +68,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewConstant(absl::Span<const Shape> inputs,
   TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.empty(), "no inputs", inputs));
   return std::make_unique<Constant>(shape, std::vector<float>(value.begin(), value.end()));
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfConstant() { return {{"Constant", "constant", &NewConstant}}; }
 
 }  // namespace tessera::worker

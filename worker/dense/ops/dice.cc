@@ -147,8 +147,6 @@ class Dice final : public Op {
   const float epsilon_;
 };
 
-}  // namespace
-
 // Options: momentum, the weight of the new batch (0.1), epsilon (1e-9).
 absl::StatusOr<std::unique_ptr<Op>> NewDice(absl::Span<const Shape> inputs, OptionReader& options) {
   const double momentum = options.Number("momentum", 0.1, 0, 1);
@@ -159,5 +157,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewDice(absl::Span<const Shape> inputs, Opti
   return std::make_unique<Dice>(inputs[0], static_cast<float>(momentum),
                                 static_cast<float>(epsilon));
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfDice() { return {{"Dice", "dice", &NewDice, kActivation}}; }
 
 }  // namespace tessera::worker

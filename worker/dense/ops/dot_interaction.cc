@@ -202,8 +202,6 @@ class DotInteraction final : public Op {
   const size_t self_;  // 1: with the diagonal
 };
 
-}  // namespace
-
 // Options: self, whether a field also meets itself (false).
 absl::StatusOr<std::unique_ptr<Op>> NewDotInteraction(absl::Span<const Shape> inputs,
                                                       OptionReader& options) {
@@ -214,6 +212,12 @@ absl::StatusOr<std::unique_ptr<Op>> NewDotInteraction(absl::Span<const Shape> in
       self ? "one input [batch, fields, dim]" : "one input [batch, 2 or more fields, dim]",
       inputs));
   return std::make_unique<DotInteraction>(inputs[0], self);
+}
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfDotInteraction() {
+  return {{"DotInteraction", "dot_interaction", &NewDotInteraction}};
 }
 
 }  // namespace tessera::worker

@@ -91,8 +91,6 @@ class Dropout final : public Op {
   const DropoutRatio ratio_;
 };
 
-}  // namespace
-
 // Options: ratio, the share that is zeroed, 0 <= ratio < 1 (0.5).
 absl::StatusOr<std::unique_ptr<Op>> NewDropout(absl::Span<const Shape> inputs,
                                                OptionReader& options) {
@@ -101,5 +99,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewDropout(absl::Span<const Shape> inputs,
   TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() == 1, "one input", inputs));
   return std::make_unique<Dropout>(inputs[0], ratio);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfDropout() { return {{"Dropout", "dropout", &NewDropout}}; }
 
 }  // namespace tessera::worker

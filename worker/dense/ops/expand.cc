@@ -65,8 +65,6 @@ class Expand final : public Op {
   const StridedRows<1> rows_;
 };
 
-}  // namespace
-
 // Options: shape (required): the batch first as 0, then the dimensions: those of the input, or any
 // number in place of a 1. [0, 50, 16] makes [batch, 50, 16] of [batch, 1, 16].
 absl::StatusOr<std::unique_ptr<Op>> NewExpand(absl::Span<const Shape> inputs,
@@ -86,5 +84,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewExpand(absl::Span<const Shape> inputs,
       fits, "one input with the dimensions of options.shape, or 1 in their place", inputs));
   return std::make_unique<Expand>(inputs[0], output);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfExpand() { return {{"Expand", "expand", &NewExpand}}; }
 
 }  // namespace tessera::worker

@@ -78,8 +78,6 @@ class Ffm final : public Op {
   const size_t dim_;
 };
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Op>> NewFfm(absl::Span<const Shape> inputs, OptionReader& options) {
   TESSERA_RETURN_IF_ERROR(options.Finish());
   TESSERA_RETURN_IF_ERROR(ExpectShapes(
@@ -89,5 +87,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewFfm(absl::Span<const Shape> inputs, Optio
       inputs));
   return std::make_unique<Ffm>(inputs[0]);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfFfm() { return {{"FFM", "ffm", &NewFfm}}; }
 
 }  // namespace tessera::worker

@@ -68,8 +68,6 @@ class FieldPairs final : public Op {
   const size_t dim_;
 };
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Op>> NewFieldPairs(absl::Span<const Shape> inputs,
                                                   OptionReader& options) {
   TESSERA_RETURN_IF_ERROR(options.Finish());
@@ -78,5 +76,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewFieldPairs(absl::Span<const Shape> inputs
                    "one input [batch, 2 or more fields, dim]", inputs));
   return std::make_unique<FieldPairs>(inputs[0]);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfFieldPairs() { return {{"FieldPairs", "field_pairs", &NewFieldPairs}}; }
 
 }  // namespace tessera::worker

@@ -98,8 +98,6 @@ class Fm final : public Op {
   const bool sum_;
 };
 
-}  // namespace
-
 // Options: sum, over dim (true).
 absl::StatusOr<std::unique_ptr<Op>> NewFm(absl::Span<const Shape> inputs, OptionReader& options) {
   const bool sum = options.Bool("sum", true);
@@ -108,5 +106,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewFm(absl::Span<const Shape> inputs, Option
                                        "one input [batch, fields, dim]", inputs));
   return std::make_unique<Fm>(inputs[0], sum);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfFm() { return {{"FM", "fm", &NewFm}}; }
 
 }  // namespace tessera::worker

@@ -97,8 +97,6 @@ class Gather final : public Op {
   int64_t different_ = 0;             // indices
 };
 
-}  // namespace
-
 // Options: indices (required), negative ones counted from the end; axis, counted with the batch as
 // 0 (1).
 absl::StatusOr<std::unique_ptr<Op>> NewGather(absl::Span<const Shape> inputs,
@@ -113,5 +111,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewGather(absl::Span<const Shape> inputs,
   TESSERA_RETURN_IF_ERROR(options.Finish());
   return std::make_unique<Gather>(inputs[0], axis, indices);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfGather() { return {{"Gather", "gather", &NewGather}}; }
 
 }  // namespace tessera::worker

@@ -94,8 +94,6 @@ class GemmOp final : public Op {
   const bool bias_;
 };
 
-}  // namespace
-
 // Options: units, the width of the output (required); bias (true); gain, a factor of the weights to
 // start from (1); bias_value, the bias to start from (0).
 absl::StatusOr<std::unique_ptr<Op>> NewGemm(absl::Span<const Shape> inputs, OptionReader& options) {
@@ -110,5 +108,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewGemm(absl::Span<const Shape> inputs, Opti
   return std::make_unique<GemmOp>(inputs[0], units, bias, static_cast<float>(gain),
                                   static_cast<float>(bias_value));
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfGemm() { return {{"Gemm", "linear", &NewGemm}}; }
 
 }  // namespace tessera::worker

@@ -94,8 +94,6 @@ absl::StatusOr<std::unique_ptr<Op>> New(absl::Span<const Shape> inputs, bool att
       inputs[0], RecurrentOptions{.units = units, .attention = attention, .sequence = sequence});
 }
 
-}  // namespace
-
 // Options of both: units, of the state (required); sequence, whether all states are the output or
 // the last alone (true).
 absl::StatusOr<std::unique_ptr<Op>> NewGru(absl::Span<const Shape> inputs, OptionReader& options) {
@@ -106,5 +104,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewAugru(absl::Span<const Shape> inputs,
                                              OptionReader& options) {
   return New(inputs, true, options);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfGru() { return {{"AUGRU", "augru", &NewAugru}, {"GRU", "gru", &NewGru}}; }
 
 }  // namespace tessera::worker

@@ -134,8 +134,6 @@ class LayerNormalization final : public Op {
   const float epsilon_;
 };
 
-}  // namespace
-
 // Options: epsilon (1e-5); affine_axis, the first axis that weight and bias have, counted with the
 // batch as 0 (-1, the last).
 absl::StatusOr<std::unique_ptr<Op>> NewLayerNormalization(absl::Span<const Shape> inputs,
@@ -147,6 +145,12 @@ absl::StatusOr<std::unique_ptr<Op>> NewLayerNormalization(absl::Span<const Shape
                                        "one input [batch, ..., n]", inputs));
   TESSERA_ASSIGN_OR_RETURN(const size_t affine, inputs[0].SampleAxis(axis));
   return std::make_unique<LayerNormalization>(inputs[0], affine, static_cast<float>(epsilon));
+}
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfLayerNormalization() {
+  return {{"LayerNormalization", "layer_norm", &NewLayerNormalization}};
 }
 
 }  // namespace tessera::worker

@@ -77,8 +77,6 @@ struct LstmCell {
   }
 };
 
-}  // namespace
-
 // Options: units, of the state (required); sequence, whether all states are the output or the last
 // alone (true); memory, whether the last memory is a second output (false).
 absl::StatusOr<std::unique_ptr<Op>> NewLstm(absl::Span<const Shape> inputs, OptionReader& options) {
@@ -94,5 +92,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewLstm(absl::Span<const Shape> inputs, Opti
       ExpectShapes(fits, "[batch, T, n], and if sequences have lengths those, [batch, 1]", inputs));
   return std::make_unique<RecurrentOp<LstmCell>>(inputs[0], of);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfLstm() { return {{"LSTM", "lstm", &NewLstm}}; }
 
 }  // namespace tessera::worker

@@ -128,8 +128,6 @@ class MatMul final : public Op {
   size_t k_ = 0;
 };
 
-}  // namespace
-
 // Options: transA, transB (false): the operand's last two axes are exchanged; alpha, a factor (1).
 absl::StatusOr<std::unique_ptr<Op>> NewMatMul(absl::Span<const Shape> inputs,
                                               OptionReader& options) {
@@ -152,5 +150,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewMatMul(absl::Span<const Shape> inputs,
   return std::make_unique<MatMul>(inputs[0], inputs[1], transpose_a, transpose_b,
                                   static_cast<float>(alpha));
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfMatMul() { return {{"MatMul", "matmul", &NewMatMul}}; }
 
 }  // namespace tessera::worker

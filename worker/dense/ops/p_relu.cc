@@ -76,8 +76,6 @@ class PRelu final : public Op {
   const size_t width_;
 };
 
-}  // namespace
-
 // Options: alpha, the slope to start from (0.25).
 absl::StatusOr<std::unique_ptr<Op>> NewPRelu(absl::Span<const Shape> inputs,
                                              OptionReader& options) {
@@ -87,5 +85,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewPRelu(absl::Span<const Shape> inputs,
                                        "one input [batch, ..., n]", inputs));
   return std::make_unique<PRelu>(inputs[0], static_cast<float>(alpha));
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfPRelu() { return {{"PRelu", "prelu", &NewPRelu, kActivation}}; }
 
 }  // namespace tessera::worker

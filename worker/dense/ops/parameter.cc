@@ -52,8 +52,6 @@ class Parameter final : public Op {
   }
 };
 
-}  // namespace
-
 // Options: shape (required), of a sample: [n], [fields, 1]; value, what it starts from (0), or
 // stddev, of normal numbers to start from.
 absl::StatusOr<std::unique_ptr<Op>> NewParameter(absl::Span<const Shape> inputs,
@@ -78,5 +76,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewParameter(absl::Span<const Shape> inputs,
     initializer = {Initializer::Kind::kXavierNormal, static_cast<float>(stddev), 1, 1};
   return std::make_unique<Parameter>(shape, initializer);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfParameter() { return {{"Parameter", "parameter", &NewParameter}}; }
 
 }  // namespace tessera::worker

@@ -71,13 +71,15 @@ class ReduceMax final : public Op {
   const ReducedAxes axes_;
 };
 
-}  // namespace
-
 // Options: see reduce_axes.h.
 absl::StatusOr<std::unique_ptr<Op>> NewReduceMax(absl::Span<const Shape> inputs,
                                                  OptionReader& options) {
   TESSERA_ASSIGN_OR_RETURN(const ReducedAxes axes, ReadReducedAxes(inputs, options));
   return std::make_unique<ReduceMax>(axes);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfReduceMax() { return {{"ReduceMax", "reduce_max", &NewReduceMax}}; }
 
 }  // namespace tessera::worker

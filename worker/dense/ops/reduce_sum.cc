@@ -75,8 +75,6 @@ class ReduceSum final : public Op {
   const float factor_;
 };
 
-}  // namespace
-
 // Options of both: see reduce_axes.h.
 absl::StatusOr<std::unique_ptr<Op>> NewReduceSum(absl::Span<const Shape> inputs,
                                                  OptionReader& options) {
@@ -88,6 +86,13 @@ absl::StatusOr<std::unique_ptr<Op>> NewReduceMean(absl::Span<const Shape> inputs
                                                   OptionReader& options) {
   TESSERA_ASSIGN_OR_RETURN(const ReducedAxes axes, ReadReducedAxes(inputs, options));
   return std::make_unique<ReduceSum>(axes, 1 / static_cast<float>(axes.size));
+}
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfReduceSum() {
+  return {{"ReduceMean", "reduce_mean", &NewReduceMean},
+          {"ReduceSum", "reduce_sum", &NewReduceSum}};
 }
 
 }  // namespace tessera::worker

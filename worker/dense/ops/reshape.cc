@@ -4,6 +4,7 @@
 #include "worker/dense/ops/view.h"
 
 namespace tessera::worker {
+namespace {
 
 // Options: shape (required), as ONNX Reshape has it: the batch first as 0, then the dimensions, of
 // which one may be -1 (what is left). [0, 26, -1] makes [batch, 26, n / 26].
@@ -33,5 +34,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewReshape(absl::Span<const Shape> inputs,
     output.Append(shape[i] == -1 ? total / known : shape[i]);
   return std::make_unique<View>(output);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfReshape() { return {{"Reshape", "reshape", &NewReshape}}; }
 
 }  // namespace tessera::worker

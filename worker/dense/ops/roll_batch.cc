@@ -63,8 +63,6 @@ class RollBatch final : public Op {
   const size_t floats_;  // of a sample
 };
 
-}  // namespace
-
 // No options.
 absl::StatusOr<std::unique_ptr<Op>> NewRollBatch(absl::Span<const Shape> inputs,
                                                  OptionReader& options) {
@@ -73,5 +71,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewRollBatch(absl::Span<const Shape> inputs,
       ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1, "one input [batch, ...]", inputs));
   return std::make_unique<RollBatch>(inputs[0]);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfRollBatch() { return {{"RollBatch", "roll_batch", &NewRollBatch}}; }
 
 }  // namespace tessera::worker

@@ -53,8 +53,6 @@ class SequenceMask final : public Op {
   const float padding_;
 };
 
-}  // namespace
-
 // Options: size, of the sequence (required); valid (1); padding (0).
 absl::StatusOr<std::unique_ptr<Op>> NewSequenceMask(absl::Span<const Shape> inputs,
                                                     OptionReader& options) {
@@ -67,6 +65,12 @@ absl::StatusOr<std::unique_ptr<Op>> NewSequenceMask(absl::Span<const Shape> inpu
                                        "one input [batch, 1], the lengths", inputs));
   return std::make_unique<SequenceMask>(size, static_cast<float>(valid),
                                         static_cast<float>(padding));
+}
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfSequenceMask() {
+  return {{"SequenceMask", "sequence_mask", &NewSequenceMask}};
 }
 
 }  // namespace tessera::worker

@@ -63,8 +63,6 @@ class Slice final : public Op {
   size_t taken_ = 0;
 };
 
-}  // namespace
-
 // Options: axis, counted with the batch as 0 (1); start (0); end, above start and at most the
 // axis's size (its size). A negative start or end counts from the axis's end.
 absl::StatusOr<std::unique_ptr<Op>> NewSlice(absl::Span<const Shape> inputs,
@@ -81,5 +79,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewSlice(absl::Span<const Shape> inputs,
   TESSERA_RETURN_IF_ERROR(options.Finish());
   return std::make_unique<Slice>(inputs[0], axis, start, end);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfSlice() { return {{"Slice", "slice", &NewSlice}}; }
 
 }  // namespace tessera::worker

@@ -113,8 +113,6 @@ class Softmax final : public Op {
   const size_t inner_;
 };
 
-}  // namespace
-
 // Options: axis, counted with the batch as 0 (-1, the last).
 absl::StatusOr<std::unique_ptr<Op>> NewSoftmax(absl::Span<const Shape> inputs,
                                                OptionReader& options) {
@@ -125,5 +123,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewSoftmax(absl::Span<const Shape> inputs,
   TESSERA_ASSIGN_OR_RETURN(const size_t axis, inputs[0].SampleAxis(axis_option));
   return std::make_unique<Softmax>(inputs[0], axis);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfSoftmax() { return {{"Softmax", "softmax", &NewSoftmax}}; }
 
 }  // namespace tessera::worker

@@ -68,8 +68,6 @@ class Split final : public Op {
   std::vector<size_t> widths_;
 };
 
-}  // namespace
-
 // Options: axis, counted with the batch as 0 (-1, the last); split, the outputs' sizes in it, or
 // num_outputs of one size.
 absl::StatusOr<std::unique_ptr<Op>> NewSplit(absl::Span<const Shape> inputs,
@@ -96,5 +94,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewSplit(absl::Span<const Shape> inputs,
   TESSERA_RETURN_IF_ERROR(options.Finish());
   return std::make_unique<Split>(inputs[0], axis, sizes);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfSplit() { return {{"Split", "split", &NewSplit}}; }
 
 }  // namespace tessera::worker

@@ -34,8 +34,6 @@ class StopGradient final : public Op {
   }
 };
 
-}  // namespace
-
 // No options.
 absl::StatusOr<std::unique_ptr<Op>> NewStopGradient(absl::Span<const Shape> inputs,
                                                     OptionReader& options) {
@@ -43,6 +41,12 @@ absl::StatusOr<std::unique_ptr<Op>> NewStopGradient(absl::Span<const Shape> inpu
   TESSERA_RETURN_IF_ERROR(
       ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1, "one input [batch, ...]", inputs));
   return std::make_unique<StopGradient>(inputs[0]);
+}
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfStopGradient() {
+  return {{"StopGradient", "stop_gradient", &NewStopGradient}};
 }
 
 }  // namespace tessera::worker

@@ -71,8 +71,6 @@ class Transpose final : public Op {
   const StridedRows<1> input_rows_;  // through the input
 };
 
-}  // namespace
-
 // Options: perm (required), as in ONNX: [0, 2, 1] exchanges the two axes after the batch.
 absl::StatusOr<std::unique_ptr<Op>> NewTranspose(absl::Span<const Shape> inputs,
                                                  OptionReader& options) {
@@ -99,5 +97,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewTranspose(absl::Span<const Shape> inputs,
   }
   return std::make_unique<Transpose>(input, output, axes);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfTranspose() { return {{"Transpose", "transpose", &NewTranspose}}; }
 
 }  // namespace tessera::worker

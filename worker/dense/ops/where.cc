@@ -92,8 +92,6 @@ class Where final : public Op {
   const bool whole_[3];  // not broadcast
 };
 
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Op>> NewWhere(absl::Span<const Shape> inputs,
                                              OptionReader& options) {
   TESSERA_RETURN_IF_ERROR(options.Finish());
@@ -105,5 +103,9 @@ absl::StatusOr<std::unique_ptr<Op>> NewWhere(absl::Span<const Shape> inputs,
                    inputs));
   return std::make_unique<Where>(inputs[0], inputs[1], inputs[2], output);
 }
+
+}  // namespace
+
+std::vector<OpEntry> OpsOfWhere() { return {{"Where", "where", &NewWhere}}; }
 
 }  // namespace tessera::worker
