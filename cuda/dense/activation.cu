@@ -1,6 +1,6 @@
 #include "cuda/dense/activation.h"
 
-#include "common/math/activations.h"
+#include "common/math/activation/all.h"
 #include "cuda/pack.h"
 
 namespace tessera::cuda {

@@ -1,6 +1,6 @@
 #include "cuda/dense/p_relu.h"
 
-#include "common/math/activation/p_relu.h"
+#include "common/math/p_relu.h"
 #include "cuda/launch.h"
 
 namespace tessera::cuda {

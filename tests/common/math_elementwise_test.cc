@@ -1,5 +1,4 @@
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -7,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "common/math/activations.h"
+#include "common/math/activation/all.h"
 #include "common/math/loss/huber.h"
 #include "common/math/loss/sigmoid_cross_entropy.h"
 #include "common/math/loss/squared_error.h"
@@ -31,39 +30,31 @@ void Check(const typename Activation::Params& params, float x, double y, double 
   EXPECT_NEAR(Activation::Derivative(params, x, value), dy, kRelative * std::abs(dy) + kAbsolute);
 }
 
-// Of a golden case that has one parameter; a formula with none, or with its own defaults, has no
-// line here.
-template <typename Activation>
-typename Activation::Params ParamsOf(float) {
-  return {};
-}
-template <>
-LeakyRelu::Params ParamsOf<LeakyRelu>(float slope) {
-  return {slope};
-}
-template <>
-Elu::Params ParamsOf<Elu>(float alpha) {
-  return {alpha};
-}
-template <>
-Clip::Params ParamsOf<Clip>(float bound) {
-  return {-bound, bound};
-}
-template <>
-Pow::Params ParamsOf<Pow>(float exponent) {
-  return {exponent};
-}
-template <>
-HardSigmoid::Params ParamsOf<HardSigmoid>(float alpha) {
-  return {alpha, 0.5f};
+// By the names of Formula::kOptions.
+using Options = std::map<std::string, float>;
+
+template <typename Formula>
+typename Formula::Params ParamsOf(const Options& options) {
+  typename Formula::Params params;
+  size_t taken = 0;
+  if constexpr (requires { Formula::kOptions; }) {
+    for (const auto& option : Formula::kOptions) {
+      const auto set = options.find(option.name);
+      if (set == options.end()) continue;
+      params.*option.number = set->second;
+      ++taken;
+    }
+  }
+  EXPECT_EQ(taken, options.size()) << "the golden case sets what the formula does not have";
+  return params;
 }
 
-using Checker = void (*)(float param, float x, double y, double dy);
+using Checker = void (*)(const Options& options, float x, double y, double dy);
 
 std::map<std::string, Checker> Checkers() {
-#define TESSERA_CHECKER(Formula, file)                    \
-  {#file, [](float param, float x, double y, double dy) { \
-     Check<Formula>(ParamsOf<Formula>(param), x, y, dy);  \
+#define TESSERA_CHECKER(Formula, file)                               \
+  {#file, [](const Options& options, float x, double y, double dy) { \
+     Check<Formula>(ParamsOf<Formula>(options), x, y, dy);           \
    }},
   return {TESSERA_ACTIVATIONS(TESSERA_CHECKER)};
 #undef TESSERA_CHECKER
@@ -73,22 +64,22 @@ TEST(Activations, HaveTheReferenceValuesAndDerivatives) {
   std::ifstream file(SourcePath("tests/golden/elementwise.txt"));
   ASSERT_TRUE(file) << "run tests/golden/elementwise.py";
   const std::map<std::string, Checker> checkers = Checkers();
-  std::set<std::string> seen = {"p_relu"};  // has none, but a case of its op
+  std::set<std::string> seen;
   for (std::string line; std::getline(file, line);) {
     std::istringstream in(line);
     std::string kind, name;
     in >> kind;
     if (kind != "activation") continue;
     SCOPED_TRACE(line);
-    double param, x, y, dy;
-    ASSERT_TRUE(in >> name >> param >> x >> y >> dy);
-    ASSERT_TRUE(checkers.contains(name)) << "add it to common/math/activations.h";
-    checkers.at(name)(static_cast<float>(param), static_cast<float>(x), y, dy);
+    double x, y, dy;
+    ASSERT_TRUE(in >> name >> x >> y >> dy);
+    Options options;
+    for (std::string option; in >> option;) ASSERT_TRUE(in >> options[option]);
+    ASSERT_TRUE(checkers.contains(name)) << "common/math/activation has no " << name;
+    checkers.at(name)(options, static_cast<float>(x), y, dy);
     seen.insert(name);
   }
-  for (const auto& entry :
-       std::filesystem::directory_iterator(SourcePath("common/math/activation"))) {
-    const std::string name = entry.path().stem();
+  for (const auto& [name, check] : checkers) {
     EXPECT_TRUE(seen.contains(name)) << name << " has no numbers: tests/golden/elementwise.py";
   }
 }

@@ -1,16 +1,15 @@
 """Networks of `layers:` that nobody thought of: ops over each other's outputs, drawn by seed."""
 import math
+import pathlib
 
-# Not drawn: what is not in ONNX,
-LEFT_OUT = ("augru", "bilinear", "dice", "dot_interaction", "ffm", "field_pairs", "fm", "roll_batch",
-            # what jumps, since what the last bits of a float decide is not the same in two runtimes,
-            "ceil", "floor", "maximum", "minimum", "round", "sequence_mask", "step", "where",
-            # what is not finite everywhere, or soon is not,
-            "divide", "exp", "log", "power", "sqrt",
-            # and what needs options, inputs or outputs that other ops here have not.
-            "clip", "constant", "expand", "matmul", "parameter", "split")
-ALIKE = ("abs", "atan", "batch_norm", "bias", "cos", "dropout", "elu", "erf", "gelu", "hard_sigmoid", "layer_norm", "leaky_relu", "prelu",
-         "relu", "selu", "sigmoid", "silu", "sin", "softmax", "softplus", "stop_gradient", "tanh")
+# Not drawn are ops that are not in ONNX, and those that need options, inputs or outputs that other ops here have not. Of functions, by
+# the names of their files:
+JUMP = ("ceil", "floor", "round", "step")  # the last bits of a float decide, which are not the same in two runtimes
+NOT_FINITE = ("exp", "log", "pow", "sqrt")  # everywhere, or soon
+OF_OPTIONS = ("clip",)
+FUNCTIONS = pathlib.Path(__file__).resolve().parents[2] / "common" / "math" / "activation"
+ALIKE = ("batch_norm", "bias", "dropout", "layer_norm", "prelu", "softmax", "stop_gradient",
+         *sorted({file.stem for file in FUNCTIONS.glob("*.h")}.difference(JUMP, NOT_FINITE, OF_OPTIONS)))
 
 
 # Each: (op, inputs, the output's shape without the batch, options), or None where it does not apply to that tensor.

@@ -43,81 +43,61 @@ from dense_product_ops import (
     mat_mul,
 )
 from dense_sequence_ops import attention, gru, lstm, sequence_mask
-from dense_tensors import broadcast, elementwise, logistic, product, reduce
+from dense_tensors import broadcast, elementwise, product, reduce
+from elementwise import ACTIVATIONS, OPTIONS, POSITIVE
 from float32 import f32, numbers
 
 STEP = 2.0**-10
 
 
+def op_name(activation):
+    return "".join(word.capitalize() for word in activation.split("_"))
+
+
 OPS = {
-    "Abs": elementwise(lambda x, o: math.fabs(x)),
     "Add": broadcast(sum),
-    "Atan": elementwise(lambda x, o: math.atan(x)),
     "Attention": attention,
     "AUGRU": gru(attention=True),
     "BatchNormalization": batch_normalization,
     "Bias": bias,
     "Bilinear": bilinear,
-    "Ceil": elementwise(lambda x, o: float(math.ceil(x))),
-    "Clip": elementwise(lambda x, o: min(max(x, o.get("min", -1e30)), o.get("max", 1e30))),
     "Concat": concat,
     "Constant": constant,
-    "Cos": elementwise(lambda x, o: math.cos(x)),
     "Dice": dice,
     "Div": broadcast(lambda v: v[0] / v[1]),
     "DotInteraction": dot_interaction,
-    "Elu": elementwise(lambda x, o: x if x > 0 else o.get("alpha", 1.0) * math.expm1(x)),
-    "Erf": elementwise(lambda x, o: math.erf(x)),
-    "Exp": elementwise(lambda x, o: math.exp(x)),
     "Expand": expand,
     "FFM": ffm,
     "FieldPairs": field_pairs,
-    "Floor": elementwise(lambda x, o: float(math.floor(x))),
     "FM": fm,
     "Gather": gather,
-    "Gelu": elementwise(lambda x, o: x * 0.5 * math.erfc(-x / math.sqrt(2))),
     "Gemm": gemm,
     "GRU": gru(attention=False),
-    "HardSigmoid": elementwise(
-        lambda x, o: min(max(o.get("alpha", 0.2) * x + o.get("beta", 0.5), 0.0), 1.0)
-    ),
     "LayerNormalization": layer_normalization,
-    "LeakyRelu": elementwise(lambda x, o: x if x > 0 else o.get("alpha", 0.01) * x),
-    "Log": elementwise(lambda x, o: math.log(x)),
     "LSTM": lstm,
     "MatMul": mat_mul,
     "Max": broadcast(max),
     "Min": broadcast(min),
     "Mul": broadcast(math.prod),
     "Parameter": parameter,
-    "Pow": elementwise(lambda x, o: x ** o["exponent"]),
     "PRelu": p_relu,
     "ReduceMax": reduce(max),
     "ReduceMean": reduce(lambda v: sum(v) / len(v)),
     "ReduceSum": reduce(sum),
-    "Relu": elementwise(lambda x, o: max(x, 0.0)),
     "RollBatch": roll_batch,
-    "Round": elementwise(lambda x, o: float(round(x))),
-    "Selu": elementwise(
-        lambda x, o: o.get("gamma", 1.0507009873554805)
-        * (x if x > 0 else o.get("alpha", 1.6732632423543772) * math.expm1(x))
-    ),
     "SequenceMask": sequence_mask,
-    "Sigmoid": elementwise(lambda x, o: logistic(x)),
-    "Silu": elementwise(lambda x, o: x * logistic(x)),
-    "Sin": elementwise(lambda x, o: math.sin(x)),
     "Slice": slice_,
     "Softmax": softmax,
-    "Softplus": elementwise(lambda x, o: math.log1p(math.exp(x))),
     "Split": split,
-    "Sqrt": elementwise(lambda x, o: math.sqrt(x)),
-    "Step": elementwise(lambda x, o: 1.0 if x > 0 else 0.0),
     "StopGradient": elementwise(lambda x, o: x),
     "Sub": broadcast(lambda v: v[0] - v[1]),
-    "Tanh": elementwise(lambda x, o: math.tanh(x)),
     "Transpose": transpose,
     "Where": broadcast(lambda v: v[1] if v[0] != 0 else v[2]),
 }
+OPS.update(
+    (op_name(name), elementwise(lambda x, o, value=value: float(value(x, o))))
+    for name, (value, _) in ACTIVATIONS.items()
+)
 
 # op, batch, dims of the inputs, sizes of the trained parameters, dims of the output or a list of those of
 # several, options
@@ -190,31 +170,6 @@ CASES = [
     ("BatchNormalization", 5, [[3]], [3, 3], [3], {}),
     ("BatchNormalization", 2, [[4]], [4, 4], [4], {"momentum": 0.25, "epsilon": 0.125}),
     ("BatchNormalization", 3, [[2, 3]], [3, 3], [2, 3], {}),
-] + [
-    (name, 3, [[4]], [], [4], options)
-    for name, options in [
-        ("Abs", {}),
-        ("Clip", {"min": -0.5}),
-        ("Clip", {"min": -0.75, "max": 0.75}),
-        ("Elu", {}),
-        ("Elu", {"alpha": 0.5}),
-        ("Exp", {}),
-        ("Gelu", {}),
-        ("HardSigmoid", {}),
-        ("HardSigmoid", {"alpha": 0.5, "beta": 0.25}),
-        ("LeakyRelu", {}),
-        ("LeakyRelu", {"alpha": 0.25}),
-        ("Log", {}),
-        ("Relu", {}),
-        ("Selu", {}),
-        ("Sigmoid", {}),
-        ("Silu", {}),
-        ("Softplus", {}),
-        ("Tanh", {}),
-        ("Erf", {}),
-        ("Sqrt", {}),
-    ]
-] + [
     ("Expand", 2, [[1, 3]], [], [4, 3], {"shape": [0, 4, 3]}),
     ("Expand", 2, [[3, 1]], [], [3, 5], {"shape": [0, 3, 5]}),
     ("SequenceMask", 5, [[1]], [], [3, 1], {"size": 3}),
@@ -230,11 +185,6 @@ CASES = [
     ("RollBatch", 4, [[3]], [], [3], {}),
     ("RollBatch", 1, [[2]], [], [2], {}),
     ("StopGradient", 3, [[2, 3]], [], [2, 3], {}),
-    ("Cos", 3, [[4]], [], [4], {}),
-    ("Sin", 3, [[4]], [], [4], {}),
-    ("Step", 3, [[4]], [], [4], {}),
-    ("Pow", 3, [[4]], [], [4], {"exponent": 3}),
-    ("Pow", 3, [[4]], [], [4], {"exponent": -1.5}),
     ("Attention", 2, [[3, 4], [3, 4], [3, 4]], [], [3, 4], {"heads": 2}),
     ("Attention", 5, [[2, 6], [4, 6], [4, 3], [1]], [], [2, 3], {"heads": 3, "scale": 0.75}),
     ("Attention", 2, [[4, 2], [4, 2], [4, 9]], [], [4, 9], {"causal": True}),
@@ -252,10 +202,6 @@ CASES = [
         {"units": 3, "sequence": False, "memory": True},
     ),
     ("LSTM", 3, [[2, 2]], [16, 16, 16], [[2, 2], [2]], {"units": 2, "memory": True}),
-    ("Atan", 3, [[4]], [], [4], {}),
-    ("Ceil", 3, [[4]], [], [4], {}),
-    ("Floor", 3, [[4]], [], [4], {}),
-    ("Round", 3, [[4]], [], [4], {}),
     ("Slice", 2, [[4, 3]], [], [2, 3], {"start": -3, "end": -1}),
     ("Gather", 2, [[2, 5]], [], [2, 3], {"axis": 2, "indices": [-1, 0, -5]}),
     ("Where", 3, [[4], [4], [4]], [], [4], {}),
@@ -265,6 +211,10 @@ CASES = [
     ("Max", 2, [[3, 1], [1, 4]], [], [3, 4], {}),
     ("Min", 3, [[2, 3], [2, 3]], [], [2, 3], {}),
     ("Min", 2, [[3, 1], [3, 4]], [], [3, 4], {}),
+] + [
+    (op_name(name), 3, [[4]], [], [4], options)
+    for name in ACTIVATIONS
+    for options in OPTIONS.get(name, [{}])
 ]
 
 
@@ -298,7 +248,7 @@ def write(out, seed, op, batch, input_dims, trained_sizes, output_dims, options)
     inputs = [
         away_from_zero(numbers(seed + k, batch * product(d))) for k, d in enumerate(input_dims)
     ]
-    if op in ("Log", "Sqrt", "Pow"):  # of what has one
+    if op in map(op_name, POSITIVE):
         inputs = [[abs(x) for x in inputs[0]]]
     if op == "Div":  # by what is not near zero
         inputs[1] = [x + math.copysign(0.5, x) for x in inputs[1]]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes elementwise.txt: values and derivatives of activations and of losses.
 
-  activation NAME PARAM X Y DY   (PARAM is 0 where the function has none)
+  activation NAME X Y DY [OPTION VALUE]...
   loss X LABEL VALUE GRADIENT    (the binary one)
   squared_error X LABEL VALUE GRADIENT
   huber DELTA X LABEL VALUE GRADIENT
@@ -45,40 +45,54 @@ def tanh(x):
     return (e - 1) / (e + 1)
 
 
-# name -> (value(x, param), derivative(x, param))
+def selu_options(o):
+    return Decimal(o.get("alpha", ALPHA)), Decimal(o.get("gamma", GAMMA))
+
+
+# name -> (value(x, o), derivative(x, o)), o being the options that are set. dense_ops.py makes the ops' cases of these.
 ACTIVATIONS = {
-    "relu": (lambda x, a: max(x, 0.0), lambda x, a: 1.0 if x > 0 else 0.0),
-    "leaky_relu": (lambda x, a: x if x > 0 else a * x, lambda x, a: 1.0 if x > 0 else a),
-    "elu": (lambda x, a: x if x > 0 else Decimal(a) * (exp(x) - 1),
-            lambda x, a: 1.0 if x > 0 else Decimal(a) * exp(x)),
-    "sigmoid": (lambda x, a: sigmoid(x), lambda x, a: sigmoid(x) * sigmoid(-x)),
-    "tanh": (lambda x, a: tanh(x), lambda x, a: 1 - tanh(x) ** 2),
-    "softplus": (lambda x, a: softplus(x), lambda x, a: sigmoid(x)),
-    "gelu": (lambda x, a: x * normal_cdf(x), lambda x, a: normal_cdf(x) + x * normal_pdf(x)),
-    "abs": (lambda x, a: abs(x), lambda x, a: (x > 0) - (x < 0)),
-    "exp": (lambda x, a: exp(x), lambda x, a: exp(x)),
-    "log": (lambda x, a: Decimal(x).ln(), lambda x, a: 1 / Decimal(x)),
-    "sin": (lambda x, a: math.sin(x), lambda x, a: math.cos(x)),
-    "cos": (lambda x, a: math.cos(x), lambda x, a: -math.sin(x)),
-    "atan": (lambda x, a: math.atan2(x, 1.0), lambda x, a: 1 / (1 + Decimal(x) ** 2)),
-    "ceil": (lambda x, a: -(-x // 1), lambda x, a: 0.0),
-    "floor": (lambda x, a: x // 1, lambda x, a: 0.0),
-    "round": (lambda x, a: float(round(x)), lambda x, a: 0.0),
-    "step": (lambda x, a: 1.0 if x > 0 else 0.0, lambda x, a: 0.0),
-    "pow": (lambda x, a: Decimal(x) ** Decimal(a), lambda x, a: Decimal(a) * Decimal(x) ** (Decimal(a) - 1)),
-    # kept within [-a, a]
-    "clip": (lambda x, a: min(max(x, -a), a), lambda x, a: 1.0 if abs(x) <= a else 0.0),
-    "selu": (lambda x, a: GAMMA * (Decimal(x) if x > 0 else ALPHA * (exp(x) - 1)),
-             lambda x, a: GAMMA * (1 if x > 0 else ALPHA * exp(x))),
-    # of slope a
-    "hard_sigmoid": (lambda x, a: min(max(a * x + 0.5, 0.0), 1.0),
-                     lambda x, a: a if 0 < a * x + 0.5 < 1 else 0.0),
-    "silu": (lambda x, a: Decimal(x) * sigmoid(x),
-             lambda x, a: sigmoid(x) * (1 + Decimal(x) * sigmoid(-x))),
-    "erf": (lambda x, a: math.erf(x), lambda x, a: 2 / Decimal(math.pi).sqrt() * exp(-Decimal(x) ** 2)),
-    "sqrt": (lambda x, a: Decimal(x).sqrt(), lambda x, a: 1 / (2 * Decimal(x).sqrt())),
+    "relu": (lambda x, o: max(x, 0.0), lambda x, o: 1.0 if x > 0 else 0.0),
+    "leaky_relu": (lambda x, o: x if x > 0 else o.get("alpha", 0.01) * x, lambda x, o: 1.0 if x > 0 else o.get("alpha", 0.01)),
+    "elu": (lambda x, o: x if x > 0 else Decimal(o.get("alpha", 1)) * (exp(x) - 1),
+            lambda x, o: 1.0 if x > 0 else Decimal(o.get("alpha", 1)) * exp(x)),
+    "sigmoid": (lambda x, o: sigmoid(x), lambda x, o: sigmoid(x) * sigmoid(-x)),
+    "tanh": (lambda x, o: tanh(x), lambda x, o: 1 - tanh(x) ** 2),
+    "softplus": (lambda x, o: softplus(x), lambda x, o: sigmoid(x)),
+    "gelu": (lambda x, o: x * normal_cdf(x), lambda x, o: normal_cdf(x) + x * normal_pdf(x)),
+    "abs": (lambda x, o: abs(x), lambda x, o: (x > 0) - (x < 0)),
+    "exp": (lambda x, o: exp(x), lambda x, o: exp(x)),
+    "log": (lambda x, o: Decimal(x).ln(), lambda x, o: 1 / Decimal(x)),
+    "sin": (lambda x, o: math.sin(x), lambda x, o: math.cos(x)),
+    "cos": (lambda x, o: math.cos(x), lambda x, o: -math.sin(x)),
+    "atan": (lambda x, o: math.atan2(x, 1.0), lambda x, o: 1 / (1 + Decimal(x) ** 2)),
+    "ceil": (lambda x, o: -(-x // 1), lambda x, o: 0.0),
+    "floor": (lambda x, o: x // 1, lambda x, o: 0.0),
+    "round": (lambda x, o: float(round(x)), lambda x, o: 0.0),
+    "step": (lambda x, o: 1.0 if x > 0 else 0.0, lambda x, o: 0.0),
+    "pow": (lambda x, o: Decimal(x) ** Decimal(o["exponent"]),
+            lambda x, o: Decimal(o["exponent"]) * Decimal(x) ** (Decimal(o["exponent"]) - 1)),
+    "clip": (lambda x, o: min(max(x, o.get("min", -math.inf)), o.get("max", math.inf)),
+             lambda x, o: 1.0 if o.get("min", -math.inf) <= x <= o.get("max", math.inf) else 0.0),
+    "selu": (lambda x, o: selu_options(o)[1] * (Decimal(x) if x > 0 else selu_options(o)[0] * (exp(x) - 1)),
+             lambda x, o: selu_options(o)[1] * (1 if x > 0 else selu_options(o)[0] * exp(x))),
+    "hard_sigmoid": (lambda x, o: min(max(o.get("alpha", 0.2) * x + o.get("beta", 0.5), 0.0), 1.0),
+                     lambda x, o: o.get("alpha", 0.2) if 0 < o.get("alpha", 0.2) * x + o.get("beta", 0.5) < 1 else 0.0),
+    "silu": (lambda x, o: Decimal(x) * sigmoid(x),
+             lambda x, o: sigmoid(x) * (1 + Decimal(x) * sigmoid(-x))),
+    "erf": (lambda x, o: math.erf(x), lambda x, o: 2 / Decimal(math.pi).sqrt() * exp(-Decimal(x) ** 2)),
+    "sqrt": (lambda x, o: Decimal(x).sqrt(), lambda x, o: 1 / (2 * Decimal(x).sqrt())),
 }
-PARAMS = {"pow": [3.0, -1.5, 0.25], "leaky_relu": [0.01, 0.2], "elu": [1.0, 0.5], "clip": [1.5], "hard_sigmoid": [0.2, 0.05]}
+# The options of the cases, for those that have any.
+OPTIONS = {
+    "clip": [{"min": -0.75, "max": 0.75}, {"min": -0.5}, {"max": 1.5}],
+    "elu": [{}, {"alpha": 0.5}],
+    "hard_sigmoid": [{}, {"alpha": 0.0625}, {"alpha": 0.5, "beta": 0.25}],
+    "leaky_relu": [{}, {"alpha": 0.25}],
+    "pow": [{"exponent": 3.0}, {"exponent": -1.5}, {"exponent": 0.25}],
+    "selu": [{}, {"alpha": 1.5, "gamma": 0.75}],
+}
+# Those of positive numbers alone.
+POSITIVE = ("log", "pow", "sqrt")
 # Klambauer et al. 2017, arXiv:1706.02515: with these SELU keeps mean 0 and variance 1.
 ALPHA, GAMMA = Decimal("1.6732632423543772848170429916717"), Decimal("1.0507009873554804934193349852946")
 
@@ -88,11 +102,10 @@ def main():
     points = [f32(x) for x in points] + numbers(7, 10, 2.0)
     lines = []
     for name, (value, derivative) in ACTIVATIONS.items():
-        for param in PARAMS.get(name, [0.0]):
-            param = f32(param)
-            for x in [x for x in points if x > 0 or name not in ("log", "pow", "sqrt")]:
-                lines.append("activation %s %.17g %.17g %.17g %.17g"
-                             % (name, param, x, value(x, param), derivative(x, param)))
+        for options in OPTIONS.get(name, [{}]):
+            set_to = "".join(" %s %.17g" % option for option in options.items())
+            for x in [x for x in points if x > 0 or name not in POSITIVE]:
+                lines.append("activation %s %.17g %.17g %.17g%s" % (name, x, value(x, options), derivative(x, options), set_to))
     for label in (0.0, 1.0, 0.25):
         for x in points:
             loss = Decimal(label) * softplus(-x) + (1 - Decimal(label)) * softplus(x)

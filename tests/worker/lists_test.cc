@@ -54,16 +54,10 @@ void ExpectThese(const Names& found, const std::vector<std::string>& names,
 }
 
 TEST(Lists, HaveEveryOp) {
-  std::vector<std::string> names, aliases;
-  for (const OpEntry& entry : AllOps()) {
-    names.push_back(entry.name);
-    aliases.push_back(entry.alias);
-  }
+  std::vector<std::string> names;
+  for (const OpEntry& entry : AllOps()) names.push_back(entry.name);
   ExpectThese(FirstCells("worker/dense/README.md", "op"), names,
               "the table of worker/dense/README.md");
-  // Drawn, or left out and why.
-  ExpectAll(Found(TextOf("tests/drawn_jobs/layers.py"), "\"(\\w+)\""), aliases,
-            "tests/drawn_jobs/layers.py");
 }
 
 // The table is put together of files that do not know of each other.

@@ -24,7 +24,9 @@ struct OnnxCase {
 
 // A regression over one op: its inputs are pooled rows, reshaped; its outputs go side by side
 // through a linear layer, so that any number that differs shows.
-inline OnnxCase CaseOfOp(const OpCase& given, int outputs) {
+// `numbers`: what the case has for each input, if it has numbers.
+inline OnnxCase CaseOfOp(const OpCase& given, const std::vector<GoldenTensor>& numbers,
+                         int outputs) {
   const std::string& op = given.op;
   const std::vector<Shape>& inputs = given.inputs;
   OnnxCase made;
@@ -61,23 +63,24 @@ inline OnnxCase CaseOfOp(const OpCase& given, int outputs) {
     added_table->set_dim(static_cast<uint32_t>(shapes[k].floats()));
     names.push_back(absl::StrCat("in", k));
     add(names.back(), "Reshape", {absl::StrCat(column, ".", table)}, Options().Set("shape", shape));
-    // Lengths are numbers from 0 on.
-    const bool has_lengths =
-        op == "Attention" || op == "GRU" || op == "AUGRU" || op == "LSTM" || op == "SequenceMask";
-    if (has_lengths && shapes[k] == Shape{1}) {
-      add("size", "Abs", {names.back()});
-      add("factor", "Constant", {},
+    // An input is kept to numbers of the kind that the case has there.
+    const double least = k < numbers.size()
+                             ? *std::min_element(numbers[k].values.begin(), numbers[k].values.end())
+                             : -1;
+    if (least < 0) continue;
+    const std::string as_given = names.back();
+    names.back() = absl::StrCat("kept", k);
+    if (least == 0) {  // a condition
+      add(names.back(), "Step", {as_given});
+    } else if (shapes[k] == Shape{1}) {  // lengths
+      const std::string size = absl::StrCat("size", k), factor = absl::StrCat("factor", k);
+      add(size, "Abs", {as_given});
+      add(factor, "Constant", {},
           Options().Set("shape", std::vector<int64_t>{1}).Set("value", 6.0));
-      add("length", "Mul", {"size", "factor"});
-      names.back() = "length";
+      add(names.back(), "Mul", {size, factor});
+    } else {
+      add(names.back(), "Abs", {as_given});
     }
-    if (op == "Where" && k == 0) {
-      add("condition", "Step", {names.back()});
-      names.back() = "condition";
-    }
-    if (op != "Log" && op != "Sqrt" && op != "Pow") continue;
-    add("positive", "Abs", {names.back()});
-    names.back() = "positive";
   }
   auto* layer = add("op", op, inputs.empty() ? std::vector<std::string>() : names, given.options);
   std::vector<std::string> results = {"op"};
@@ -100,9 +103,10 @@ inline OnnxCase CaseOfOp(const OpCase& given, int outputs) {
 inline std::vector<OnnxCase> OpCases() {
   std::vector<OnnxCase> cases;
   for (const GoldenOp& golden : GoldenOps()) {
-    cases.push_back(CaseOfOp(golden, static_cast<int>(golden.Of("output").size())));
+    cases.push_back(
+        CaseOfOp(golden, golden.Of("input"), static_cast<int>(golden.Of("output").size())));
   }
-  for (const OpCase& other : OpsWithoutNumbers()) cases.push_back(CaseOfOp(other, 1));
+  for (const OpCase& other : OpsWithoutNumbers()) cases.push_back(CaseOfOp(other, {}, 1));
   for (size_t i = 0; i < cases.size(); ++i)
     cases[i].name = absl::StrCat("op-", i, "-", cases[i].op);
   return cases;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/math/activation_option.h"
 #include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
@@ -11,6 +12,8 @@ struct Elu {
   struct Params {
     float alpha = 1;
   };
+  static constexpr bool kFollowsLayers = true;
+  static constexpr ActivationOption<Params> kOptions[] = {{"alpha", &Params::alpha, 0, 1e6}};
 
   TESSERA_HOST_DEVICE static float Value(const Params& p, float x) {
     return x > 0 ? x : p.alpha * ExpMinusOne(x);

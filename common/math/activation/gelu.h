@@ -11,6 +11,7 @@ namespace tessera::math {
 // with F and f the distribution and density of the standard normal; derivative F(x) + x f(x).
 struct Gelu {
   struct Params {};
+  static constexpr bool kFollowsLayers = true;
 
   TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return x * Distribution(x); }
   // Requires y = Value(params, x).

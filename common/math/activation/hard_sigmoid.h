@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/math/activation_option.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -10,6 +11,9 @@ struct HardSigmoid {
     float alpha = 0.2f;
     float beta = 0.5f;
   };
+  static constexpr bool kFollowsLayers = true;
+  static constexpr ActivationOption<Params> kOptions[] = {{"alpha", &Params::alpha, -1e6, 1e6},
+                                                          {"beta", &Params::beta, -1e6, 1e6}};
 
   TESSERA_HOST_DEVICE static float Value(const Params& p, float x) {
     const float y = p.alpha * x + p.beta;

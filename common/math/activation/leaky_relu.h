@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/math/activation_option.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -9,6 +10,8 @@ struct LeakyRelu {
   struct Params {
     float slope = 0.01f;
   };
+  static constexpr bool kFollowsLayers = true;
+  static constexpr ActivationOption<Params> kOptions[] = {{"alpha", &Params::slope, -1e6, 1e6}};
 
   TESSERA_HOST_DEVICE static float Value(const Params& p, float x) {
     return x > 0 ? x : p.slope * x;

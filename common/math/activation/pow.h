@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "common/math/activation_option.h"
 #include "common/math/host_device.h"
 
 namespace tessera::math {
@@ -12,6 +13,8 @@ struct Pow {
   struct Params {
     float exponent = 1;
   };
+  static constexpr ActivationOption<Params> kOptions[] = {
+      {"exponent", &Params::exponent, -1e3, 1e3}};
 
   TESSERA_HOST_DEVICE static float Value(const Params& params, float x) {
     return std::pow(x, params.exponent);

@@ -7,6 +7,8 @@ namespace tessera::math {
 // Rectified linear unit (Nair, Hinton 2010): max(x, 0); the derivative at 0 is 0.
 struct Relu {
   struct Params {};
+  static constexpr bool kFollowsLayers = true;
+  static constexpr bool kDerivativeOfOutput = true;
 
   TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return x > 0 ? x : 0; }
   // Requires y = Value(params, x).

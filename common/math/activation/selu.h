@@ -1,5 +1,6 @@
 #pragma once
 
+#include "common/math/activation_option.h"
 #include "common/math/exponential.h"
 #include "common/math/host_device.h"
 
@@ -12,6 +13,9 @@ struct Selu {
     float alpha = 1.67326319217681884765625f;
     float gamma = 1.05070102214813232421875f;
   };
+  static constexpr bool kFollowsLayers = true;
+  static constexpr ActivationOption<Params> kOptions[] = {{"alpha", &Params::alpha, 0, 1e6},
+                                                          {"gamma", &Params::gamma, 0, 1e6}};
 
   TESSERA_HOST_DEVICE static float Value(const Params& p, float x) {
     return p.gamma * (x > 0 ? x : p.alpha * ExpMinusOne(x));

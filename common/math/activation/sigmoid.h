@@ -10,6 +10,8 @@ namespace tessera::math {
 // Logistic function 1 / (1 + exp(-x)), without overflow at either end; derivative y (1 - y).
 struct Sigmoid {
   struct Params {};
+  static constexpr bool kFollowsLayers = true;
+  static constexpr bool kDerivativeOfOutput = true;
 
   TESSERA_HOST_DEVICE static float Value(float x) {
     const float e = Exponential(-std::fabs(x));

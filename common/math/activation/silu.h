@@ -9,6 +9,7 @@ namespace tessera::math {
 // derivative s + y (1 - s).
 struct Silu {
   struct Params {};
+  static constexpr bool kFollowsLayers = true;
 
   TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return x * Sigmoid::Value(x); }
   // Requires y = Value(params, x).

@@ -12,6 +12,7 @@ namespace tessera::math {
 // sigmoid(x).
 struct Softplus {
   struct Params {};
+  static constexpr bool kFollowsLayers = true;
 
   TESSERA_HOST_DEVICE static float Value(const Params&, float x) {
     return std::fmax(x, 0.0f) + std::log1p(Exponential(-std::fabs(x)));

@@ -8,6 +8,8 @@ namespace tessera::math {
 // Hyperbolic tangent; derivative 1 - y^2.
 struct Tanh {
   struct Params {};
+  static constexpr bool kFollowsLayers = true;
+  static constexpr bool kDerivativeOfOutput = true;
 
   TESSERA_HOST_DEVICE static float Value(const Params&, float x) { return HyperbolicTangent(x); }
   // Requires y = Value(params, x).

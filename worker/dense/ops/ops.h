@@ -19,6 +19,9 @@ struct OpEntry {
   const char* alias;
   OpFactory factory;
   bool activation = false;
+  // Whether it is a function of one input, element by element, that keeps nothing: one of
+  // common/math/activation.
+  bool elementwise = false;
 };
 
 // All ops, sorted by name: what the functions OpsOf... of this folder's files give, such as

@@ -1,4 +1,4 @@
-#include "common/math/activation/p_relu.h"
+#include "common/math/p_relu.h"
 #include "common/status_macros.h"
 #include "cuda/dense/p_relu.h"
 #include "worker/dense/column_sum.h"
