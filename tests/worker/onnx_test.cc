@@ -12,6 +12,10 @@
 #include "worker/onnx/import.h"
 #include "worker/onnx/read.h"
 #include "worker/onnx/safetensors.h"
+#include "worker/onnx/writer.h"
+
+#define ONNX_NAMESPACE onnx
+#include "onnx/defs/schema.h"
 
 namespace tessera::worker::testing {
 namespace {
@@ -49,12 +53,35 @@ uint64_t WrittenTrainedFloats(const Graph& graph) {
   return floats;
 }
 
+// What a file leaves out is ONNX's default, and what a layer leaves out is ours.
+TEST(Onnx, OpsThatAreTheSameHaveTheSameDefaults) {
+  int same = 0;
+  for (const OpEntry& entry : AllOps()) {
+    const onnx::OpSchema* const schema =
+        onnx::OpSchemaRegistry::Schema(entry.name, OnnxWriter::kOpset, onnx::ONNX_DOMAIN);
+    if (!entry.elementwise || schema == nullptr) continue;
+    SCOPED_TRACE(entry.name);
+    const google::protobuf::Struct none;
+    OptionReader options(none, "options");
+    entry.factory({{Shape{2}}}, options).IgnoreError();
+    for (const OptionValue& option : options.read()) {
+      const auto attribute = schema->attributes().find(option.name);
+      if (attribute == schema->attributes().end()) continue;  // an input of the file
+      ++same;
+      EXPECT_EQ(static_cast<float>(option.value.number_value()),
+                attribute->second.default_value.f())
+          << option.name;
+    }
+  }
+  EXPECT_GE(same, 6);
+}
+
 TEST(Onnx, HasAFormForEveryOpOfTheTable) {
   std::set<std::string> tested;
   for (const OnnxCase& test : OpCases()) tested.insert(test.op);
   for (const OpEntry& entry : AllOps()) {
     EXPECT_NE(FindEmitter(entry.name), nullptr)
-        << entry.name << " has no line in kEmitters, worker/onnx/emit.cc";
+        << entry.name << " is not in ONNX, and has no line in kEmitters, worker/onnx/emit.cc";
     EXPECT_TRUE(tested.contains(entry.name))
         << entry.name << " has no case: add one to tests/golden/dense_ops.py and run it";
   }

@@ -36,7 +36,7 @@ std::string Emission::Weight(absl::string_view name) {
 }
 
 std::string Emission::Value(const std::string& op, const std::vector<std::string>& inputs,
-                            std::initializer_list<OnnxAttribute> attributes) {
+                            const std::vector<OnnxAttribute>& attributes) {
   return onnx.Value(absl::StrCat(node.name, "/", op), op, inputs, attributes);
 }
 
@@ -49,35 +49,11 @@ std::string Emission::Scalar(const std::string& name, float value) {
 }
 
 void Emission::Last(const std::string& op, const std::vector<std::string>& inputs,
-                    std::initializer_list<OnnxAttribute> attributes) {
+                    const std::vector<OnnxAttribute>& attributes) {
   onnx.Node(op, inputs, out, attributes);
 }
 
 namespace {
-
-// Ops without options that ONNX has under the same name.
-void Same(Emission& e) { e.Last(e.node.op_name, e.in); }
-
-// Ops whose only option is alpha.
-template <int kPercent>
-void WithAlpha(Emission& e) {
-  const double alpha = e.options.Number("alpha", kPercent / 100.0, -1e6, 1e6);
-  e.Last(e.node.op_name, e.in, {{"alpha", static_cast<float>(alpha)}});
-}
-
-void HardSigmoid(Emission& e) {
-  const double alpha = e.options.Number("alpha", 0.2, -1e6, 1e6);
-  const double beta = e.options.Number("beta", 0.5, -1e6, 1e6);
-  e.Last("HardSigmoid", e.in,
-         {{"alpha", static_cast<float>(alpha)}, {"beta", static_cast<float>(beta)}});
-}
-
-void Selu(Emission& e) {
-  const double alpha = e.options.Number("alpha", 1.67326319217681884765625, -1e6, 1e6);
-  const double gamma = e.options.Number("gamma", 1.05070102214813232421875, -1e6, 1e6);
-  e.Last("Selu", e.in,
-         {{"alpha", static_cast<float>(alpha)}, {"gamma", static_cast<float>(gamma)}});
-}
 
 void Clip(Emission& e) {
   const auto bound = [&](const std::string& name) -> std::string {
@@ -172,8 +148,6 @@ void MatMul(Emission& e) {
 
 void PRelu(Emission& e) { e.Last("PRelu", {e.in[0], e.Weight("slope")}); }
 
-void Concat(Emission& e) { e.Last("Concat", e.in, {{"axis", e.options.Int("axis", -1, -8, 8)}}); }
-
 void Dropout(Emission& e) {
   e.Last("Dropout",
          {e.in[0], e.Scalar("ratio", static_cast<float>(e.options.Number("ratio", 0.5, 0, 1)))});
@@ -223,8 +197,6 @@ void Slice(Emission& e) {
          {e.in[0], e.Ints("start", {start}), e.Ints("end", {end}), e.Ints("axis", {axis})});
 }
 
-void Softmax(Emission& e) { e.Last("Softmax", e.in, {{"axis", e.options.Int("axis", -1, -8, 8)}}); }
-
 void Split(Emission& e) {
   const int64_t axis = e.options.Int("axis", -1, -8, 8);
   const size_t at = e.in_shape(0).SampleAxis(axis).value();
@@ -249,70 +221,45 @@ struct Entry {
   Emitter emit;
 };
 
+// Those that are not in ONNX as they are here.
 const Entry kEmitters[] = {
-    {"Abs", &Same},
     {"Add", &Add},
-    {"Atan", &Same},
     {"Attention", &EmitAttention},
     {"AUGRU", &EmitAugru},
     {"BatchNormalization", &BatchNormalization},
     {"Bias", &Bias},
     {"Bilinear", &EmitBilinear},
-    {"Ceil", &Same},
     {"Clip", &Clip},
-    {"Concat", &Concat},
     {"Constant", &EmitConstant},
-    {"Cos", &Same},
     {"Dice", &EmitDice},
-    {"Div", &Same},
     {"DotInteraction", &EmitDotInteraction},
     {"Dropout", &Dropout},
-    {"Elu", &WithAlpha<100>},
-    {"Erf", &Same},
-    {"Exp", &Same},
     {"Expand", &Expand},
     {"FFM", &EmitFfm},
     {"FieldPairs", &EmitFieldPairs},
     {"Flatten", &Flatten},
-    {"Floor", &Same},
     {"FM", &EmitFm},
     {"Gather", &Gather},
     {"Gelu", &EmitGelu},
     {"Gemm", &Gemm},
     {"GRU", &EmitRecurrence},
-    {"HardSigmoid", &HardSigmoid},
     {"LayerNormalization", &LayerNormalization},
-    {"LeakyRelu", &WithAlpha<1>},
-    {"Log", &Same},
     {"LSTM", &EmitRecurrence},
     {"MatMul", &MatMul},
-    {"Max", &Same},
-    {"Min", &Same},
-    {"Mul", &Same},
     {"Parameter", &EmitParameter},
     {"Pow", &Pow},
     {"PRelu", &PRelu},
     {"ReduceMax", &Reduce},
     {"ReduceMean", &Reduce},
     {"ReduceSum", &Reduce},
-    {"Relu", &Same},
     {"Reshape", &Reshape},
     {"RollBatch", &EmitRollBatch},
-    {"Round", &Same},
-    {"Selu", &Selu},
     {"SequenceMask", &EmitSequenceMask},
-    {"Sigmoid", &Same},
     {"Silu", &EmitSilu},
-    {"Sin", &Same},
     {"Slice", &Slice},
-    {"Softmax", &Softmax},
-    {"Softplus", &Same},
     {"Split", &Split},
-    {"Sqrt", &Same},
     {"Step", &EmitStep},
     {"StopGradient", &StopGradient},
-    {"Sub", &Same},
-    {"Tanh", &Same},
     {"Transpose", &Transpose},
     {"Where", &Where},
 };
@@ -323,7 +270,7 @@ Emitter FindEmitter(absl::string_view op) {
   for (const Entry& entry : kEmitters) {
     if (op == entry.op) return entry.emit;
   }
-  return nullptr;
+  return IsInOnnx(op) ? &EmitSame : nullptr;
 }
 
 }  // namespace tessera::worker

@@ -32,21 +32,28 @@ struct Emission {
   std::string Weight(absl::string_view name);
   // Intermediate values and constants, with names below the node's.
   std::string Value(const std::string& op, const std::vector<std::string>& inputs,
-                    std::initializer_list<OnnxAttribute> attributes = {});
+                    const std::vector<OnnxAttribute>& attributes = {});
   std::string Ints(const std::string& name, absl::Span<const int64_t> values);
   std::string Scalar(const std::string& name, float value);
   // Adds the last node of the emission, which makes the op's one output.
   void Last(const std::string& op, const std::vector<std::string>& inputs,
-            std::initializer_list<OnnxAttribute> attributes = {});
+            const std::vector<OnnxAttribute>& attributes = {});
 };
 
 // Writes the op, as it computes in evaluation, as ONNX nodes: one if ONNX has the op, else a
 // subgraph of standard ops.
 using Emitter = void (*)(Emission& e);
 
-// Finds an emitter by the op's name in AllOps(); nullptr: there is none. Every op must have one (a
-// test checks it).
+// Finds an emitter by the op's name in AllOps(): EmitSame if ONNX has an op of that name and
+// emit.cc knows nothing else of it. nullptr: there is none. Every op must have one (a test checks
+// it).
 Emitter FindEmitter(absl::string_view op);
+
+// An op without parameters that ONNX has as it is here: of its name, with the options as attributes
+// (same_op.cc).
+void EmitSame(Emission& e);
+// Whether OnnxWriter::kOpset has an op of that name.
+bool IsInOnnx(absl::string_view op);
 
 // Ops that ONNX lacks (emit_compositions.cc); the others are in emit.cc.
 void EmitBilinear(Emission& e);

@@ -217,6 +217,10 @@ struct OnnxOp {
 const OnnxOp* FindOnnxOp(absl::string_view op_type);
 std::vector<std::string> ReadableOnnxOps();
 
+// Functions element by element (OpEntry::elementwise) that ONNX has as they are here: attributes
+// are options (same_op.cc). All of them, for the table of those that can be read.
+std::vector<OnnxOp> SameOnnxOps();
+
 // Sets the output to `make` of the input's tensor; for functions element by element.
 template <typename Make>
 absl::Status SetElementwise(OnnxNodeReader& r, const Make& make) {

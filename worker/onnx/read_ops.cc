@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/onnx/read.h"
@@ -14,29 +15,6 @@ using Kind = OnnxValue::Kind;
 absl::Status Elementwise(OnnxNodeReader& r, absl::string_view op,
                          google::protobuf::Struct options = {}) {
   return SetElementwise(r, [&](Tensor x) { return r.Layer(op, {x}, std::move(options)); });
-}
-
-absl::Status Same(OnnxNodeReader& r) { return Elementwise(r, r.node().op_type()); }
-
-template <int kPercent>
-absl::Status WithAlpha(OnnxNodeReader& r) {
-  const float alpha = r.Float("alpha", kPercent / 100.0f);
-  return Elementwise(r, r.node().op_type(), Options().Set("alpha", static_cast<double>(alpha)));
-}
-
-absl::Status HardSigmoid(OnnxNodeReader& r) {
-  return Elementwise(r, "HardSigmoid",
-                     Options()
-                         .Set("alpha", static_cast<double>(r.Float("alpha", 0.2f)))
-                         .Set("beta", static_cast<double>(r.Float("beta", 0.5f))));
-}
-
-absl::Status Selu(OnnxNodeReader& r) {
-  return Elementwise(
-      r, "Selu",
-      Options()
-          .Set("alpha", static_cast<double>(r.Float("alpha", 1.67326319217681884765625f)))
-          .Set("gamma", static_cast<double>(r.Float("gamma", 1.05070102214813232421875f))));
 }
 
 // Bounds are attributes before opset 11.
@@ -164,38 +142,31 @@ absl::Status PRelu(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
+// Besides SameOnnxOps.
 const OnnxOp kReads[] = {
-    {"Abs", 1, &Same},
     {"Add", 2, &Broadcast},
     {"And", 2, &ReadLogic},
-    {"Atan", 1, &Same},
     {"Attention", 3, &ReadAttention},
     {"AveragePool", 1, &ReadPool},
     {"BatchNormalization", 5, &BatchNormalization},
     {"Cast", 1, &ReadCast},
     {"CastLike", 2, &ReadCastLike},
-    {"Ceil", 1, &Same},
     {"Celu", 1, &ReadCelu},
     {"Clip", 1, &Clip},
     {"Concat", 1, &ReadConcat},
     {"Constant", 0, &ReadConstant},
     {"ConstantOfShape", 1, &ReadConstantOfShape},
     {"Conv", 2, &ReadConv},
-    {"Cos", 1, &Same},
     {"CumSum", 2, &ReadCumSum},
     {"Div", 2, &Broadcast},
     {"Dropout", 1, &Dropout},
     {"Einsum", 1, &ReadEinsum},
-    {"Elu", 1, &WithAlpha<100>},
     {"Equal", 2, &ReadCompare},
-    {"Erf", 1, &Same},
     {"Erfc", 1, &ReadErfc},
-    {"Exp", 1, &Same},
     {"Expand", 2, &ReadExpand},
     {"Expm1", 1, &ReadExpm1},
     {"EyeLike", 1, &ReadEyeLike},
     {"Flatten", 1, &ReadFlatten},
-    {"Floor", 1, &Same},
     {"Gather", 2, &ReadGather},
     {"GatherND", 2, &ReadGatherNd},
     {"Gelu", 1, &ReadGelu},
@@ -206,7 +177,6 @@ const OnnxOp kReads[] = {
     {"GreaterOrEqual", 2, &ReadCompare},
     {"GroupNormalization", 3, &ReadGroupNormalization},
     {"GRU", 3, &ReadGru},
-    {"HardSigmoid", 1, &HardSigmoid},
     {"HardSwish", 1, &ReadHardSwish},
     {"Identity", 1, &ReadIdentity},
     {"If", 1, &ReadIf},
@@ -214,10 +184,8 @@ const OnnxOp kReads[] = {
     {"IsInf", 1, &ReadIsInf},
     {"IsNaN", 1, &ReadIsNan},
     {"LayerNormalization", 2, &ReadLayerNormalization},
-    {"LeakyRelu", 1, &WithAlpha<1>},
     {"Less", 2, &ReadCompare},
     {"LessOrEqual", 2, &ReadCompare},
-    {"Log", 1, &Same},
     {"Log1p", 1, &ReadLog1p},
     {"LogSoftmax", 1, &ReadSoftmax},
     {"Loop", 0, &ReadLoop},
@@ -250,30 +218,22 @@ const OnnxOp kReads[] = {
     {"ReduceProd", 1, &ReadReduceProd},
     {"ReduceSum", 1, &ReadReduce},
     {"ReduceSumSquare", 1, &ReadReduceComposed},
-    {"Relu", 1, &Same},
     {"Reshape", 1, &ReadReshape},
     {"ReverseSequence", 2, &ReadReverseSequence},
     {"RMSNormalization", 2, &ReadRmsNormalization},
     {"RNN", 3, &ReadRnn},
-    {"Round", 1, &Same},
     {"Scan", 1, &ReadScan},
-    {"Selu", 1, &Selu},
     {"Shape", 1, &ReadShape},
-    {"Sigmoid", 1, &Same},
     {"Sign", 1, &ReadSign},
-    {"Sin", 1, &Same},
     {"Size", 1, &ReadSize},
     {"Slice", 1, &ReadSlice},
     {"Softmax", 1, &ReadSoftmax},
-    {"Softplus", 1, &Same},
     {"Softsign", 1, &ReadSoftsign},
     {"Split", 1, &ReadSplit},
-    {"Sqrt", 1, &Same},
     {"Squeeze", 1, &ReadSqueeze},
     {"Sub", 2, &Broadcast},
     {"Sum", 1, &Broadcast},
     {"Swish", 1, &ReadSwish},
-    {"Tanh", 1, &Same},
     {"ThresholdedRelu", 1, &ReadThresholdedRelu},
     {"Tile", 2, &ReadTile},
     {"Transpose", 1, &ReadTranspose},
@@ -282,6 +242,24 @@ const OnnxOp kReads[] = {
     {"Where", 3, &ReadWhere},
     {"Xor", 2, &ReadLogic},
 };
+
+// Sorted by name; what stands above comes before what is the same.
+const std::vector<OnnxOp>& Readable() {
+  static const auto* const ops = [] {
+    auto* all = new std::vector<OnnxOp>(std::begin(kReads), std::end(kReads));
+    for (const OnnxOp& same : SameOnnxOps()) {
+      const auto is_same = [&](const OnnxOp& op) {
+        return absl::string_view(op.type) == same.type;
+      };
+      if (std::none_of(std::begin(kReads), std::end(kReads), is_same)) all->push_back(same);
+    }
+    std::sort(all->begin(), all->end(), [](const OnnxOp& a, const OnnxOp& b) {
+      return absl::AsciiStrToLower(a.type) < absl::AsciiStrToLower(b.type);
+    });
+    return all;
+  }();
+  return *ops;
+}
 
 }  // namespace
 
@@ -299,7 +277,7 @@ absl::Status SetBroadcast(OnnxNodeReader& r, MakeOfAligned make) {
 }
 
 const OnnxOp* FindOnnxOp(absl::string_view op_type) {
-  for (const OnnxOp& op : kReads) {
+  for (const OnnxOp& op : Readable()) {
     if (op_type == op.type) return &op;
   }
   return nullptr;
@@ -307,7 +285,7 @@ const OnnxOp* FindOnnxOp(absl::string_view op_type) {
 
 std::vector<std::string> ReadableOnnxOps() {
   std::vector<std::string> names;
-  for (const OnnxOp& op : kReads) names.push_back(op.type);
+  for (const OnnxOp& op : Readable()) names.push_back(op.type);
   return names;
 }
 

@@ -102,7 +102,7 @@ std::string OnnxWriter::Constant(const std::string& name, absl::Span<const int64
 
 void OnnxWriter::Node(const std::string& op, const std::vector<std::string>& inputs,
                       const std::vector<std::string>& outputs,
-                      std::initializer_list<OnnxAttribute> attributes) {
+                      const std::vector<OnnxAttribute>& attributes) {
   onnx::NodeProto* node = graph_.add_node();
   node->set_op_type(op);
   node->set_name(outputs[0]);
@@ -116,7 +116,7 @@ void OnnxWriter::Node(const std::string& op, const std::vector<std::string>& inp
 
 std::string OnnxWriter::Value(const std::string& name, const std::string& op,
                               const std::vector<std::string>& inputs,
-                              std::initializer_list<OnnxAttribute> attributes) {
+                              const std::vector<OnnxAttribute>& attributes) {
   const std::string output = Unique(name);
   Node(op, inputs, {output}, attributes);
   return output;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,11 +53,11 @@ class OnnxWriter {
   // A node whose outputs have these names.
   void Node(const std::string& op, const std::vector<std::string>& inputs,
             const std::vector<std::string>& outputs,
-            std::initializer_list<OnnxAttribute> attributes = {});
+            const std::vector<OnnxAttribute>& attributes = {});
   // A node whose one output has a new name like `name`, which is returned.
   std::string Value(const std::string& name, const std::string& op,
                     const std::vector<std::string>& inputs,
-                    std::initializer_list<OnnxAttribute> attributes = {});
+                    const std::vector<OnnxAttribute>& attributes = {});
   // LabelEncoder of ai.onnx.ml: keys[i] becomes values[i], every other key `otherwise`.
   std::string Encode(const std::string& name, const std::string& input,
                      absl::Span<const int64_t> keys, absl::Span<const int64_t> values,
