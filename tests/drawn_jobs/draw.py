@@ -1,5 +1,7 @@
 """Jobs with something of everything that a job file may say, drawn by seed. All of them are valid, and so small that one trains in seconds."""
 import dataclasses
+import json
+import pathlib
 
 from layers import draw_layers
 
@@ -104,6 +106,22 @@ BARE_MODELS = {
     "finalmlp": lambda draw: {"mlp1": [8], "mlp2": [8, 4], "gate_hidden": draw.choice(([], [5]))},
     "finalnet": lambda draw: {"block1": [8], **draw.choice(({"block2": [6], "mutual": draw.choice((0, 0.5))}, {"block2": []}))},
 }
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def models_without_a_line():
+    """The others of the zoo that are of one task and no sequence, with their options in unit tests."""
+    tiny = json.loads((ROOT / "tests" / "golden" / "tiny_models.json").read_text())
+    for file in sorted((ROOT / "worker" / "zoo").glob("*.cc")):
+        model = tiny.get(file.stem, {"options": {"hidden": [8]}})
+        options = model.get("options", {})
+        of_clicks = "tasks" not in model and "sequence" not in options
+        if of_clicks and not file.with_suffix(".h").exists() and file.stem not in CLICK_MODELS:
+            yield file.stem, options
+
+
+for NAME, OPTIONS in models_without_a_line():
+    BARE_MODELS.setdefault(NAME, lambda draw, options=OPTIONS: options)
 
 
 def clicks(draw, dim):

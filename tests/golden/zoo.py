@@ -20,38 +20,20 @@ the form.
   end
 """
 
+import json
 import os
 
 import zoo_deep_models as deep
 import zoo_field_models as fields
 from zoo_parts import BATCH, LENGTHS, Network
 
-NORM = {"batch_norm": True}
-MLP = {"hidden": [17, 9], **NORM}
+HERE = os.path.dirname(os.path.abspath(__file__))
 TWO = {"sequence": ["s", "t"], "target": ["c1", "c3"]}
 
-# The options of TinyJob, but for dropout, which evaluation has none of.
-TINY = {
-    "afm": {"attention": 6},
-    "afn": {**MLP, "log_neurons": 7, "afn_hidden": [17], "ensemble": False},
-    "autoint": {**MLP, "attention": 6, "layer_norm": True, "scale": True},
-    "dcn": MLP,
-    "dcn_v2": {**MLP, "low_rank": 2},
-    "deepfm": MLP,
-    "dien": {**MLP, "sequence": "s", "target": "c1", "units": 6, "evolution": 5},
-    "din": {**MLP, "sequence": "s", "target": "c1", "attention": [6]},
-    "dlrm": {**MLP, "bottom": [6]},
-    "dnn": MLP,
-    "edcn": {**NORM, "cross_layers": 2},
-    "finalmlp": {**NORM, "mlp1": [8], "mlp2": [6], "heads": 2, "gate_hidden": [5]},
-    "finalnet": {**NORM, "block1": [6], "block2": [5]},
-    "masknet": {**MLP, "blocks": 2, "block_dim": 6, "reduction_ratio": 0.5},
-    "mmoe": {**MLP, "experts": 2, "tower": [6]},
-    "nfm": MLP,
-    "shared_bottom": {**MLP, "tower": [6]},
-    "wide_deep": MLP,
-    "xdeepfm": {**MLP, "cin": [3, 2]},
-}
+# What TinyJob is made of, too: the options and tasks of each model that has not just an MLP. (Evaluation has no dropout.)
+with open(os.path.join(HERE, "tiny_models.json")) as file:
+    TINY = json.load(file)
+MLP = {"hidden": [17, 9], "batch_norm": True}
 
 # model, options beside TinyJob's; then what else is not TinyJob's: "tables", dims by name; "dense",
 # False for no dense features; "sequences", columns and their table; "tasks", of classes; "classes",
@@ -139,7 +121,8 @@ def write(out, model, options, extra):
     dims = {"embedding": 4, **extra.get("tables", {})}
     sequences = {"s": "embedding", **extra.get("sequences", {})}
     dense = 3 if extra.get("dense", True) else 0
-    network = Network({**TINY.get(name, {}), **options}, dims, dense, sequences)
+    tiny = TINY.get(name, {"options": MLP})
+    network = Network({**tiny.get("options", {}), **options}, dims, dense, sequences)
     print("case", name, BATCH, file=out)
     for key, value in options.items():
         print("option", key, *option(value), file=out)
@@ -151,12 +134,12 @@ def write(out, model, options, extra):
         print("classes", file=out)
     for column, table in extra.get("sequences", {}).items():
         print("sequence", column, table, file=out)
-    tasks = [("click", False), ("buy", False)] + [(t, True) for t in extra.get("tasks", [])]
+    tasks = [(task["name"], False) for task in tiny.get("tasks", [])]
+    tasks += [(t, True) for t in extra.get("tasks", [])]
     for task in extra.get("tasks", []):
         print("task", task, file=out)
     print("lengths", *LENGTHS, file=out)
-    several = name in ("mmoe", "shared_bottom")
-    outputs = model(network, tasks) if several else [model(network)]
+    outputs = model(network, tasks) if tasks else [model(network)]
     for tensor, (kind, p, shape) in network.filled.items():
         print(kind, tensor, p, *shape, file=out)
     for values in outputs:
@@ -165,8 +148,7 @@ def write(out, model, options, extra):
 
 
 def main():
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "zoo.txt")
-    with open(path, "w") as out:
+    with open(os.path.join(HERE, "zoo.txt"), "w") as out:
         print("# Made by zoo.py; see there.", file=out)
         for case in CASES:
             write(out, *case)

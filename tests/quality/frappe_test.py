@@ -151,9 +151,9 @@ class Script(unittest.TestCase):
 
 
 class Published(unittest.TestCase):
-    def test_every_job_for_frappe_is_in_the_table_and_every_line_has_a_job(self):
+    def test_every_line_has_a_job(self):
         jobs = {p.name[len("frappe-"):-len(".yaml")] for p in JOBS.glob("frappe-*.yaml")}
-        self.assertEqual(jobs, set(PUBLISHED))
+        self.assertLessEqual(set(PUBLISHED), jobs)
 
 
 if __name__ == "__main__":

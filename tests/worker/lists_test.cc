@@ -80,8 +80,6 @@ TEST(Lists, HaveEveryModel) {
   const std::vector<std::string> names = ZooModelNames();
   ExpectThese(FirstCells("worker/zoo/README.md", "model"), names,
               "the table of worker/zoo/README.md");
-  ExpectAll(Found(TextOf("tests/drawn_jobs/draw.py"), "\"(\\w+)\": lambda"), names,
-            "tests/drawn_jobs/draw.py");
   Names of_jobs;
   for (const OnnxCase& job : JobCases()) of_jobs.insert(job.spec.model().name());
   ExpectAll(of_jobs, names, "deploy/jobs");
