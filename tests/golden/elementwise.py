@@ -81,6 +81,8 @@ ACTIVATIONS = {
              lambda x, o: sigmoid(x) * (1 + Decimal(x) * sigmoid(-x))),
     "erf": (lambda x, o: math.erf(x), lambda x, o: 2 / Decimal(math.pi).sqrt() * exp(-Decimal(x) ** 2)),
     "sqrt": (lambda x, o: Decimal(x).sqrt(), lambda x, o: 1 / (2 * Decimal(x).sqrt())),
+    "asinh": (lambda x, o: (abs(Decimal(x)) + (1 + Decimal(x) ** 2).sqrt()).ln().copy_sign(Decimal(x)),
+              lambda x, o: 1 / (1 + Decimal(x) ** 2).sqrt()),
 }
 # The options of the cases, for those that have any.
 OPTIONS = {
