@@ -2,10 +2,14 @@
 import dataclasses
 import json
 import pathlib
+import re
 
 from layers import draw_layers
 
-OPTIMIZERS = ("sgd", "momentum", "adagrad", "row_wise_adagrad", "adam", "amsgrad", "rmsprop", "adadelta", "ftrl", "lamb")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# All kinds of OptimizerSpec.
+OPTIMIZERS = re.findall(r"^    \w+ (\w+) = \d+;", (ROOT / "proto/tessera/v1/job.proto").read_text().split("message OptimizerSpec {")[1]
+                        .split("oneof kind {")[1].split("  }\n")[0], re.MULTILINE)
 RANKING = ("bayesian_personalized_ranking", "listwise_softmax")
 # What `tessera data behaviour` writes as `kind` is below it.
 CLASSES = 8
@@ -106,9 +110,6 @@ BARE_MODELS = {
     "finalmlp": lambda draw: {"mlp1": [8], "mlp2": [8, 4], "gate_hidden": draw.choice(([], [5]))},
     "finalnet": lambda draw: {"block1": [8], **draw.choice(({"block2": [6], "mutual": draw.choice((0, 0.5))}, {"block2": []}))},
 }
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
 def models_without_a_line():
     """The others of the zoo that are of one task and no sequence, with their options in unit tests."""
     tiny = json.loads((ROOT / "tests" / "golden" / "tiny_models.json").read_text())

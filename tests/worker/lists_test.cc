@@ -90,8 +90,6 @@ TEST(Lists, HaveEveryOptimizer) {
   ExpectAll(WordsOf(Between(TextOf("deploy/jobs/README.md"), "A table's optimizer is one of ",
                             ", with L2")),
             kinds, "deploy/jobs/README.md");
-  ExpectThese(WordsOf(Between(TextOf("tests/drawn_jobs/draw.py"), "\nOPTIMIZERS = (", ")")), kinds,
-              "OPTIMIZERS of tests/drawn_jobs/draw.py");
 }
 
 }  // namespace
