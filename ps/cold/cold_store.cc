@@ -16,6 +16,7 @@
 #include "ps/cold/rocksdb_options.h"
 #include "ps/cold/scratch_files.h"
 #include "ps/cold/uring_reads.h"
+#include "rocksdb/convenience.h"
 #include "rocksdb/db.h"
 #include "rocksdb/listener.h"
 #include "rocksdb/snapshot.h"
@@ -33,6 +34,8 @@ constexpr size_t kScanReadahead = 512 << 10;
 constexpr uint64_t kMaxRuns = 32;
 constexpr absl::Duration kMaxCompactionWait = absl::Seconds(10);
 constexpr absl::Duration kEraseCompactionWait = absl::Milliseconds(200);
+// Of closing.
+constexpr absl::Duration kMaxRecoveryWait = absl::Seconds(30);
 
 // Tells when a compaction has ended. Thread-safe.
 class Compactions final : public rocksdb::EventListener {
@@ -55,6 +58,32 @@ class Compactions final : public rocksdb::EventListener {
  private:
   mutable absl::Mutex mu_;
   uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+// Tells whether RocksDB, which has stopped at an error that may pass, tries to go on. Thread-safe.
+class Recovery final : public rocksdb::EventListener {
+ public:
+  void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override {
+    // A compaction is tried again without one.
+    if (reason == rocksdb::BackgroundErrorReason::kCompaction) return;
+    if (error->severity() >= rocksdb::Status::kFatalError) return;
+    absl::MutexLock lock(&mu_);
+    under_way_ = true;
+  }
+  void OnErrorRecoveryEnd(const rocksdb::BackgroundErrorRecoveryInfo&) override {
+    absl::MutexLock lock(&mu_);
+    under_way_ = false;
+  }
+  // Returns after `limit` at the latest.
+  void AwaitEnd(absl::Duration limit) {
+    absl::MutexLock lock(&mu_);
+    const auto ended = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !under_way_; };
+    mu_.AwaitWithTimeout(absl::Condition(&ended), limit);
+  }
+
+ private:
+  absl::Mutex mu_;
+  bool under_way_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 class RocksDbSnapshot final : public ColdSnapshot {
@@ -91,8 +120,9 @@ class RocksDbColdStore final : public ColdStore {
             options.max_bytes)),
         env_(rocksdb::NewCompositeEnv(files_)),
         compactions_(std::make_shared<Compactions>()),
+        recovery_(std::make_shared<Recovery>()),
         rocksdb_options_(ColdOptions(env_.get(), options.page_cache)) {
-    rocksdb_options_.listeners.push_back(compactions_);
+    rocksdb_options_.listeners = {compactions_, recovery_};
   }
 
   ~RocksDbColdStore() override {
@@ -100,7 +130,7 @@ class RocksDbColdStore final : public ColdStore {
       if (table->family != nullptr)
         db_->DestroyColumnFamilyHandle(table->family).PermitUncheckedError();
     }
-    if (db_ != nullptr) db_->Close().PermitUncheckedError();
+    if (db_ != nullptr) Close();
     db_ = nullptr;
     PosixFileSystem().Remove(options_.folder).IgnoreError();
   }
@@ -380,6 +410,18 @@ class RocksDbColdStore final : public ColdStore {
     }
   }
 
+  // RocksDB 7.8 loses the end of a recovery that finds the database being closed, and then waits
+  // for it for ever (ErrorHandler::RecoverFromRetryableBGIOError). So recovery, which looks every
+  // second whether there is room for records, finds some and ends before that. Only compactions,
+  // which end first, begin one when nobody writes.
+  void Close() {
+    if (files_->DropRecords()) {
+      rocksdb::CancelAllBackgroundWork(db_.get(), /*wait=*/true);
+      recovery_->AwaitEnd(kMaxRecoveryWait);
+    }
+    db_->Close().PermitUncheckedError();
+  }
+
   absl::Status Damaged(const TableState& state, uint64_t key) const {
     return absl::DataLossError(
         absl::StrCat(options_.folder, ": table ", state.spec.name, ": the record of key ", key,
@@ -415,6 +457,7 @@ class RocksDbColdStore final : public ColdStore {
   const std::shared_ptr<ScratchFiles> files_;
   const std::unique_ptr<rocksdb::Env> env_;
   const std::shared_ptr<Compactions> compactions_;
+  const std::shared_ptr<Recovery> recovery_;
   rocksdb::Options rocksdb_options_;
   // Constant after OpenDb.
   std::unique_ptr<rocksdb::DB> db_;

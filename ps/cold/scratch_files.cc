@@ -12,23 +12,6 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 
-namespace {
-
-// RocksDB 7.8 stops when there is no room for a record of its own, and goes on once there is some.
-// But it leaves the mark of a stopped database (ErrorHandler::ClearBGError): the next
-// IngestExternalFile has no number for its file and ends the process. After any other error that
-// may pass it removes the mark. So a lack of room becomes such an error, except for tables.
-IOStatus ForRocksDb(const std::string& path, IOStatus status) {
-  if (!status.IsNoSpace() || absl::EndsWith(path, ".sst")) return status;
-  const char* message = status.getState();
-  status = rocksdb::status_to_io_status(
-      rocksdb::Status::SpaceLimit(message != nullptr ? message : path.c_str()));
-  status.SetRetryable(true);
-  return status;
-}
-
-}  // namespace
-
 class ScratchFiles::File final : public rocksdb::FSWritableFileOwnerWrapper {
  public:
   File(std::unique_ptr<rocksdb::FSWritableFile> file, ScratchFiles* owner, std::string path)
@@ -40,9 +23,9 @@ class ScratchFiles::File final : public rocksdb::FSWritableFileOwnerWrapper {
   IOStatus Append(const rocksdb::Slice& data, const IOOptions& options,
                   IODebugContext* dbg) override {
     IOStatus status = owner_.Take(data.size());
-    if (!status.ok()) return ForRocksDb(path_, std::move(status));
+    if (!status.ok()) return owner_.ForRocksDb(path_, std::move(status));
     size_->fetch_add(data.size(), std::memory_order_relaxed);
-    return ForRocksDb(path_, FSWritableFileOwnerWrapper::Append(data, options, dbg));
+    return owner_.ForRocksDb(path_, FSWritableFileOwnerWrapper::Append(data, options, dbg));
   }
   IOStatus Append(const rocksdb::Slice& data, const IOOptions& options,
                   const rocksdb::DataVerificationInfo&, IODebugContext* dbg) override {
@@ -100,8 +83,36 @@ class Directory final : public rocksdb::FSDirectoryWrapper {
 
 }  // namespace
 
+// Of records that are dropped, where the file could not be made.
+class ScratchFiles::DroppedFile final : public rocksdb::FSWritableFile {
+ public:
+  using FSWritableFile::Append;
+  IOStatus Append(const rocksdb::Slice&, const IOOptions&, IODebugContext*) override {
+    return IOStatus::OK();
+  }
+  IOStatus Close(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }
+  IOStatus Flush(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }
+  IOStatus Sync(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }
+};
+
 ScratchFiles::ScratchFiles(std::shared_ptr<rocksdb::FileSystem> disk, uint64_t max_bytes)
     : FileSystemWrapper(std::move(disk)), max_bytes_(max_bytes) {}
+
+// RocksDB 7.8 stops when there is no room for a record of its own, and goes on once there is some.
+// But it leaves the mark of a stopped database (ErrorHandler::ClearBGError): the next
+// IngestExternalFile has no number for its file and ends the process. After any other error that
+// may pass it removes the mark. So a lack of room becomes such an error, except for tables.
+IOStatus ScratchFiles::ForRocksDb(const std::string& path, IOStatus status) {
+  if (status.ok() || absl::EndsWith(path, ".sst")) return status;
+  if (status.IsNoSpace()) lacked_room_ = true;
+  if (drop_records_) return IOStatus::OK();
+  if (!status.IsNoSpace()) return status;
+  const char* message = status.getState();
+  status = rocksdb::status_to_io_status(
+      rocksdb::Status::SpaceLimit(message != nullptr ? message : path.c_str()));
+  status.SetRetryable(true);
+  return status;
+}
 
 IOStatus ScratchFiles::Take(uint64_t bytes) {
   if (bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes > max_bytes_) {
@@ -137,6 +148,10 @@ IOStatus ScratchFiles::NewWritableFile(const std::string& path, const rocksdb::F
                                        IODebugContext* dbg) {
   IOStatus status = ForRocksDb(path, FileSystemWrapper::NewWritableFile(path, options, file, dbg));
   if (!status.ok()) return status;
+  if (*file == nullptr) {
+    *file = std::make_unique<DroppedFile>();
+    return status;
+  }
   {
     absl::MutexLock lock(&mu_);
     Forget(path);

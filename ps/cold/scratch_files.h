@@ -28,6 +28,13 @@ class ScratchFiles final : public rocksdb::FileSystemWrapper {
   // Bytes written since the start, compactions included.
   uint64_t bytes_written() const { return bytes_written_.load(std::memory_order_relaxed); }
 
+  // From now on writing RocksDB's own records does not fail: one that cannot be written is dropped.
+  // For a database that is closed and not opened again. True: there was no room for one before.
+  bool DropRecords() {
+    drop_records_ = true;
+    return lacked_room_;
+  }
+
   // rocksdb::FileSystem:
   rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
@@ -54,7 +61,10 @@ class ScratchFiles final : public rocksdb::FileSystemWrapper {
  private:
   class File;
   class ReadFile;
+  class DroppedFile;
 
+  // What RocksDB is told of a write to `path` that ended with `status`.
+  rocksdb::IOStatus ForRocksDb(const std::string& path, rocksdb::IOStatus status);
   // NoSpace: the folder would be larger than max_bytes.
   rocksdb::IOStatus Take(uint64_t bytes);
   void Give(uint64_t bytes) { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
@@ -66,6 +76,9 @@ class ScratchFiles final : public rocksdb::FileSystemWrapper {
   const uint64_t max_bytes_;
   std::atomic<uint64_t> bytes_ = 0;
   std::atomic<uint64_t> bytes_written_ = 0;
+  // Of RocksDB's own records.
+  std::atomic<bool> lacked_room_ = false;
+  std::atomic<bool> drop_records_ = false;
   absl::Mutex mu_;
   std::map<std::string, Size> sizes_ ABSL_GUARDED_BY(mu_);
 };

@@ -420,6 +420,29 @@ TEST_F(ColdStoreTest, GoesOnAfterADiskThatHadNoRoomForARecordOfRocksDb) {
   }
 }
 
+// It would go on by itself, in a thread that looks for room every second.
+TEST_F(ColdStoreTest, IsClosedWhileADiskHasNoRoomForARecordOfRocksDb) {
+  for (const bool makes_files : {true, false}) {
+    SCOPED_TRACE(makes_files);
+    std::atomic<int> room = 1 << 30;  // for so many records
+    auto disk = std::make_shared<HookedDisk>();
+    disk->BeforeAppend([&](const std::string& path) {
+      if (path.find("/MANIFEST-") == std::string::npos) return rocksdb::IOStatus::OK();
+      return room-- > 0 ? rocksdb::IOStatus::OK() : rocksdb::IOStatus::NoSpace("no space");
+    });
+    options_.disk = disk;
+    auto store = Open();
+    room = 1;
+    EXPECT_FAILS(Write(*store, Rows(0, 100, 1)), absl::StatusCode::kResourceExhausted, "users");
+    while (room > -2) absl::SleepFor(absl::Milliseconds(10));
+    if (!makes_files) disk->FailWith(rocksdb::IOStatus::NoSpace("no space"));
+    const absl::Time begin = absl::Now();
+    store = nullptr;
+    EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
+    EXPECT_FALSE(std::filesystem::exists(options_.folder));
+  }
+}
+
 TEST_F(ColdStoreTest, WhatAProcessThatWasKilledLeftIsWiped) {
   std::filesystem::create_directories(options_.folder + "/db");
   std::ofstream(options_.folder + "/db/CURRENT") << "nonsense";
