@@ -70,6 +70,12 @@ class Recovery final : public rocksdb::EventListener {
     absl::MutexLock lock(&mu_);
     under_way_ = true;
   }
+  // RocksDB 7.8 would look for room for a compaction by itself, and meanwhile not begin the
+  // recovery that a record of its own needs (ScratchFiles). The compaction is tried again anyhow.
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status error,
+                            bool* begin) override {
+    if (error.severity() <= rocksdb::Status::kSoftError) *begin = false;
+  }
   void OnErrorRecoveryEnd(const rocksdb::BackgroundErrorRecoveryInfo&) override {
     absl::MutexLock lock(&mu_);
     under_way_ = false;

@@ -10,11 +10,15 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "rocksdb/file_system.h"
@@ -418,6 +422,50 @@ TEST_F(ColdStoreTest, GoesOnAfterADiskThatHadNoRoomForARecordOfRocksDb) {
     ASSERT_OK(written);
     ExpectHolds(*store, rows);
   }
+}
+
+// It goes on after either: the first costs a compaction alone, at the second it stops.
+TEST_F(ColdStoreTest, GoesOnAfterADiskThatHadNoRoomForACompactionAndThenForARecord) {
+  std::atomic<bool> full = false;
+  absl::Mutex mu;
+  std::set<std::string> failed;     // tables of compactions
+  std::atomic<int> room = 1 << 30;  // for so many records
+  auto disk = std::make_shared<HookedDisk>();
+  disk->BeforeAppend([&](const std::string& path) {
+    if (path.find("/MANIFEST-") != std::string::npos && room-- <= 0) {
+      return rocksdb::IOStatus::NoSpace("no space");
+    }
+    if (!full || path.find("/db/") == std::string::npos || !absl::EndsWith(path, ".sst")) {
+      return rocksdb::IOStatus::OK();
+    }
+    absl::MutexLock lock(&mu);
+    failed.insert(path);
+    return rocksdb::IOStatus::NoSpace("no space");
+  });
+  options_.disk = disk;
+  auto store = Open();
+  full = true;
+  disk->SayFree(0);
+  uint64_t version = 0;
+  while (version < 10) ASSERT_OK(Write(*store, Rows(0, 1000, ++version)));
+  // Without another write.
+  const auto tried_again = [&] { return failed.size() >= 2; };
+  EXPECT_TRUE(mu.LockWhenWithTimeout(absl::Condition(&tried_again), absl::Seconds(30)));
+  mu.Unlock();
+  room = 1;
+  EXPECT_FAILS(Write(*store, Rows(0, 1000, 100)), absl::StatusCode::kResourceExhausted, "users");
+  ExpectHolds(*store, Rows(0, 1000, version));
+  room = 1 << 30;
+  full = false;
+  disk->SayFree(std::nullopt);
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  absl::Status written;
+  do {
+    absl::SleepFor(absl::Milliseconds(50));
+    written = Write(*store, Rows(0, 1000, 101));
+  } while (!written.ok() && absl::Now() < deadline);
+  ASSERT_OK(written);
+  ExpectHolds(*store, Rows(0, 1000, 101));
 }
 
 // It would go on by itself, in a thread that looks for room every second.

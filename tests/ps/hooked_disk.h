@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -31,6 +33,18 @@ class HookedDisk final : public rocksdb::FileSystemWrapper {
   }
   void FailWith(rocksdb::IOStatus status) {
     BeforeWrite([status] { return status; });
+  }
+  // What it says to have free from now on; nothing: what it has.
+  void SayFree(std::optional<uint64_t> bytes) {
+    absl::MutexLock lock(&mu_);
+    free_ = bytes;
+  }
+  rocksdb::IOStatus GetFreeSpace(const std::string& path, const rocksdb::IOOptions& options,
+                                 uint64_t* free, rocksdb::IODebugContext* debug) override {
+    absl::MutexLock lock(&mu_);
+    if (!free_.has_value()) return FileSystemWrapper::GetFreeSpace(path, options, free, debug);
+    *free = *free_;
+    return rocksdb::IOStatus::OK();
   }
   rocksdb::IOStatus NewWritableFile(const std::string& path, const rocksdb::FileOptions& options,
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
@@ -71,6 +85,7 @@ class HookedDisk final : public rocksdb::FileSystemWrapper {
   absl::Mutex mu_;
   Hook hook_ ABSL_GUARDED_BY(mu_);
   AppendHook append_hook_ ABSL_GUARDED_BY(mu_);
+  std::optional<uint64_t> free_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tessera::ps
