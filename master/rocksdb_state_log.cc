@@ -1,3 +1,7 @@
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -8,8 +12,10 @@
 #include "common/status_macros.h"
 #include "master/state_log.h"
 #include "rocksdb/db.h"
+#include "rocksdb/env.h"
 #include "rocksdb/options.h"
 #include "rocksdb/write_batch.h"
+#include "spdlog/spdlog.h"
 
 namespace tessera::master {
 namespace {
@@ -27,6 +33,23 @@ absl::Status Translate(const rocksdb::Status& status, absl::string_view what,
   if (status.IsNoSpace()) return absl::ResourceExhaustedError(message);
   return absl::UnavailableError(message);
 }
+
+// What RocksDB has to tell goes to the master's log if it is a warning or worse. RocksDB 7.8 would
+// write a file in the folder, and end the process by an assertion at the second line that a full
+// disk has no room for.
+class Warnings final : public rocksdb::Logger {
+ public:
+  using Logger::Logv;
+  void Logv(const char*, va_list) override {}
+  void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list values) override {
+    if (level < rocksdb::InfoLogLevel::WARN_LEVEL || level >= rocksdb::InfoLogLevel::HEADER_LEVEL) {
+      return;
+    }
+    std::array<char, 500> line;
+    std::vsnprintf(line.data(), line.size(), format, values);
+    SPDLOG_WARN("state log: {}", line.data());
+  }
+};
 
 class RocksDbStateLog final : public StateLog {
  public:
@@ -78,8 +101,7 @@ absl::StatusOr<std::unique_ptr<StateLog>> OpenRocksDbStateLog(const std::string&
   TESSERA_RETURN_IF_ERROR(CheckRoom(PosixFileSystem(), folder));
   rocksdb::Options options;
   options.create_if_missing = true;
-  options.keep_log_file_num = 3;
-  options.max_log_file_size = 1 << 20;
+  options.info_log = std::make_shared<Warnings>();
   options.write_buffer_size = 4 << 20;
   // Tolerates a torn write at the end of the log, which was never acknowledged. Anything else that
   // is missing is damage, and must not silently drop the writes after it.

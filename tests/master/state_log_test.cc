@@ -194,6 +194,19 @@ TEST(RocksDbStateLog, AFolderInUseIsNamed) {
               HasSubstr("data folder " + folder.path() + " in use by another process"));
 }
 
+// With one, a full disk ends the process.
+TEST(RocksDbStateLog, HasNoFileForWhatRocksDbTells) {
+  const TestFolder folder;
+  for (int opened = 0; opened < 2; ++opened) {
+    auto log = OpenRocksDbStateLog(folder.path());
+    ASSERT_TRUE(log.ok());
+    ASSERT_TRUE((*log)->Apply({{"a", "1"}}).ok());
+  }
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+    EXPECT_FALSE(file.path().filename().string().starts_with("LOG")) << file.path();
+  }
+}
+
 TEST(RocksDbStateLog, AFolderThatCannotBeMadeIsAnError) {
   EXPECT_FALSE(OpenRocksDbStateLog("/proc/nowhere/x").ok());
 }
