@@ -59,38 +59,42 @@ absl::StatusOr<uint64_t> TableTier::EvictRows(uint64_t bytes) {
   uint64_t freed = 0;
   const uint64_t batch_rows = options_.eviction_bytes / record_bytes_ + 1;
   for (size_t visited = 0; visited < owned.size() && freed < bytes && !stopped_;) {
-    absl::MutexLock batch(&leaving_mu_);
-    const absl::StatusOr<uint64_t> written =
-        OrExhausted("rows that leave", [&]() -> absl::StatusOr<uint64_t> {
-          leaving_mu_.AssertHeld();
-          // A partition is visited once in a batch: none of its rows is in it twice.
-          do {
-            const PartitionId partition = owned[hand_];
-            hand_ = hand_ + 1 == owned.size() ? 0 : hand_ + 1;
-            ++visited;
-            const uint64_t expected = freed + leaving.rows * row_bytes_;
-            const uint64_t most = std::min((bytes - expected) / row_bytes_ + 1, batch_rows);
-            leaving.partitions.push_back({.partition = partition, .keys = {}});
-            absl::MutexLock lock(&evict_mu_);
-            const uint64_t left = store_.Sweep(partition, most, clock_, [&](const Row& row) {
-              // On disk this row would be taken for one that was there when it expired. A row that
-              // was never updated loses nothing by that, unless a cut has it.
-              if (HasExpired(row) && (row.frequency > 0 || cut_open_)) return false;
-              leaving.Add(row);
-              return true;
-            });
-            Left(left);
-            freed += left * row_bytes_;
-            // Memory of rows that are being written counts as freed.
-          } while (freed + leaving.rows * row_bytes_ < bytes && visited < owned.size() &&
-                   hand_ != 0 && leaving.bytes.size() < options_.eviction_bytes && !stopped_);
-          return WriteLeaving(leaving);
-        });
-    if (!written.ok()) {
-      Keep(leaving);
-      return written.status();
+    absl::StatusOr<uint64_t> written;
+    {
+      absl::MutexLock batch(&leaving_mu_);
+      written = OrExhausted("rows that leave", [&]() -> absl::StatusOr<uint64_t> {
+        leaving_mu_.AssertHeld();
+        // A partition is visited once in a batch: none of its rows is in it twice.
+        do {
+          const PartitionId partition = owned[hand_];
+          hand_ = hand_ + 1 == owned.size() ? 0 : hand_ + 1;
+          ++visited;
+          const uint64_t expected = freed + leaving.rows * row_bytes_;
+          const uint64_t most = std::min((bytes - expected) / row_bytes_ + 1, batch_rows);
+          leaving.partitions.push_back({.partition = partition, .keys = {}});
+          absl::MutexLock lock(&evict_mu_);
+          const uint64_t left = store_.Sweep(partition, most, clock_, [&](const Row& row) {
+            // On disk this row would be taken for one that was there when it expired. A row that
+            // was never updated loses nothing by that, unless a cut has it.
+            if (HasExpired(row) && (row.frequency > 0 || cut_open_)) return false;
+            leaving.Add(row);
+            return true;
+          });
+          Left(left);
+          freed += left * row_bytes_;
+          // Memory of rows that are being written counts as freed.
+        } while (freed + leaving.rows * row_bytes_ < bytes && visited < owned.size() &&
+                 hand_ != 0 && leaving.bytes.size() < options_.eviction_bytes && !stopped_);
+        return WriteLeaving(leaving);
+      });
+      if (!written.ok()) {
+        Keep(leaving);
+        return written.status();
+      }
     }
     freed += *written;
+    // Without the lock, which a cut with expiry takes, too.
+    if (*written > 0) cold_.AwaitCompactionOfWrites(options_.cold_table);
   }
   return freed;
 }

@@ -135,7 +135,7 @@ absl::StatusOr<std::vector<uint64_t>> TableTier::EraseExpired(PartitionId partit
     const absl::Span<const uint64_t> piece = expired.subspan(begin, kErasedAtOnce);
     std::vector<ColdKey> places;
     for (const uint64_t key : piece) places.push_back({partition.value(), key});
-    cold_.AwaitCompaction(options_.cold_table);
+    cold_.AwaitCompactionToErase(options_.cold_table);
     // Keeps the disk as it is: a row that was made anew since may have left and replaced the
     // record.
     absl::MutexLock none_leaves(&leaving_mu_);

@@ -199,7 +199,6 @@ class RocksDbColdStore final : public ColdStore {
     std::vector<uint64_t> keys(records.size());
     for (size_t i = 0; i < records.size(); ++i) keys[i] = records[i].key.key;
     state.known.Add(keys);
-    WaitForCompaction(state, kMaxCompactionWait);
     TESSERA_RETURN_IF_ERROR(WriteFile(
         state, [&](rocksdb::SstFileWriter& file) { return PutAll(table, records, file); }));
     records_written_.fetch_add(records.size(), std::memory_order_relaxed);
@@ -208,7 +207,13 @@ class RocksDbColdStore final : public ColdStore {
     return absl::OkStatus();
   }
 
-  void AwaitCompaction(uint32_t table) override {
+  void AwaitCompactionOfWrites(uint32_t table) override {
+    // On a full disk the next write is refused.
+    if (files_->bytes() > MaxBytesOfRows()) return;
+    WaitForCompaction(*tables_[table], kMaxCompactionWait);
+  }
+
+  void AwaitCompactionToErase(uint32_t table) override {
     // On a full disk no compaction ends: then this does not wait, or not again.
     if (files_->bytes() > MaxBytesOfRows()) return;
     const uint64_t ended = compactions_->ended();
@@ -470,7 +475,7 @@ class RocksDbColdStore final : public ColdStore {
   std::vector<std::unique_ptr<TableState>> tables_;
 
   std::atomic<uint64_t> next_file_ = 0;
-  // The Compactions::ended at which AwaitCompaction waited in vain.
+  // The Compactions::ended at which AwaitCompactionToErase waited in vain.
   std::atomic<uint64_t> stuck_at_ = UINT64_MAX;
   std::atomic<uint64_t> records_written_ = 0;
   std::atomic<uint64_t> record_bytes_written_ = 0;

@@ -115,9 +115,11 @@ class ColdStore {
   // Writes or replaces records, all of them or none. A batch is a file: large ones cost less a row.
   virtual absl::Status Write(uint32_t table,
                              absl::Span<const ColdRecord> records) = 0;  // ascending, no key twice
-  // Waits, for a moment at most, while many batches are yet to be merged. Write itself waits, and
-  // longer; Erase, whose callers may hold locks, does not.
-  virtual void AwaitCompaction(uint32_t table) = 0;
+  // Wait while many batches are yet to be merged: between Writes for 10 s at most, before an Erase
+  // for a moment. Write and Erase do not wait, because their callers may hold locks; without this,
+  // reads look into ever more files.
+  virtual void AwaitCompactionOfWrites(uint32_t table) = 0;
+  virtual void AwaitCompactionToErase(uint32_t table) = 0;
   virtual absl::Status Erase(uint32_t table,
                              absl::Span<const ColdKey> keys) = 0;  // ascending, no key twice
   // Erases all records of whole partitions; the time depends on the number of ranges.

@@ -120,7 +120,10 @@ class ColdRows {
   double Write(const std::vector<ColdKey>& keys) {
     std::vector<ColdRecord> records;
     for (const ColdKey& key : keys) records.push_back({.key = key, .bytes = bytes_.data()});
-    return Seconds([&] { Must(store_->Write(0, records)); });
+    return Seconds([&] {
+      Must(store_->Write(0, records));
+      store_->AwaitCompactionOfWrites(0);
+    });
   }
 
   const uint64_t rows_;

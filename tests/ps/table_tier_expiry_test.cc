@@ -4,6 +4,9 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "tests/ps/table_tier_testing.h"
 
 namespace tessera::ps {
@@ -310,6 +313,43 @@ TEST_F(TableTierTest, RowsExpireWhileTheyComeAndGo) {
   SavedRows rows;
   ReadCut(rows, [] {});
   EXPECT_EQ(rows.size(), store_.rows() + tier_->stats().cold_rows);
+}
+
+TEST_F(TableTierTest, ACutWithExpiryDoesNotWaitForCompactionAsEvictionDoes) {
+  disk_ = std::make_shared<HookedDisk>();
+  absl::Notification go_on;
+  disk_->BeforeAppend([&](const std::string& path) {
+    // Batches are written to another folder.
+    if (absl::StrContains(path, "/db/") && absl::EndsWith(path, ".sst")) {
+      go_on.WaitForNotification();
+    }
+    return rocksdb::IOStatus::OK();
+  });
+  ExpireAfter(1000);
+  Open(kPlenty);
+  uint64_t key = 0;
+  const auto write_batch = [&] {
+    EXPECT_OK(Push(Keys(key, key + 10), 1));
+    key += 10;
+    for (int visit = 0; visit < 2; ++visit) EXPECT_OK(tier_->Evict(kPlenty));
+  };
+  // Eviction waits for the files of 32.
+  for (int batch = 0; batch < 31; ++batch) write_batch();
+  std::atomic<bool> written = false;
+  std::thread evicts([&] {
+    for (int batch = 0; batch < 3; ++batch) write_batch();
+    written = true;
+  });
+  const absl::Time begin = absl::Now();
+  absl::Duration longest;
+  for (absl::Time now = begin; now - begin < absl::Seconds(1); now = absl::Now()) {
+    ASSERT_OK(tier_->Expire(1));
+    longest = std::max(longest, absl::Now() - now);
+  }
+  EXPECT_LT(longest, absl::Seconds(3));
+  EXPECT_FALSE(written);
+  go_on.Notify();
+  evicts.join();
 }
 
 }  // namespace
