@@ -1,6 +1,6 @@
 #include "common/checkpoint/expiry_count.h"
 
-#include <algorithm>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -110,6 +110,8 @@ BARE_MODELS = {
     "finalmlp": lambda draw: {"mlp1": [8], "mlp2": [8, 4], "gate_hidden": draw.choice(([], [5]))},
     "finalnet": lambda draw: {"block1": [8], **draw.choice(({"block2": [6], "mutual": draw.choice((0, 0.5))}, {"block2": []}))},
 }
+
+
 def models_without_a_line():
     """The others of the zoo that are of one task and no sequence, with their options in unit tests."""
     tiny = json.loads((ROOT / "tests" / "golden" / "tiny_models.json").read_text())

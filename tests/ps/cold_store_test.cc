@@ -1,128 +1,22 @@
 #include "ps/cold/cold_store.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "rocksdb/file_system.h"
+#include "tests/ps/cold_store_testing.h"
 #include "tests/ps/counting_disk.h"
-#include "tests/ps/hooked_disk.h"
-#include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
 namespace {
-
-constexpr uint32_t kRecordBytes = 100;
-using Twin = std::map<ColdKey, std::string>;
-
-class ColdStoreTest : public testing::Test {
- protected:
-  ColdStoreTest() : readers_(4) {
-    options_.folder = testing::TempDir() + "/cold-" + std::to_string(::getpid()) + "-" +
-                      testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(options_.folder);
-    options_.readers = &readers_;
-  }
-  ~ColdStoreTest() override { std::filesystem::remove_all(options_.folder); }
-
-  std::unique_ptr<ColdStore> Open() {
-    auto store = ColdStore::Open(options_, {{.name = "users", .record_bytes = kRecordBytes},
-                                            {.name = "items", .record_bytes = 8}});
-    EXPECT_TRUE(store.ok()) << store.status();
-    return store.ok() ? *std::move(store) : nullptr;
-  }
-  static ColdKey Place(uint64_t key) {
-    return {.partition = PartitionOf(key, 64).value(), .key = key};
-  }
-  static std::string Record(uint64_t key, uint64_t version, size_t bytes = kRecordBytes) {
-    std::string record(bytes, '\0');
-    for (size_t i = 0; i < bytes; ++i) {
-      record[i] = static_cast<char>(MixPair(key, version + i / 8) >> (8 * (i % 8)));
-    }
-    return record;
-  }
-  static Twin Rows(uint64_t begin, uint64_t end, uint64_t version, size_t bytes = kRecordBytes) {
-    Twin rows;
-    for (uint64_t k = begin; k < end; ++k) rows[Place(k)] = Record(k, version, bytes);
-    return rows;
-  }
-  static absl::Status Write(ColdStore& store, const Twin& rows, uint32_t table = 0) {
-    std::vector<ColdRecord> records;
-    for (const auto& [key, record] : rows) records.push_back({.key = key, .bytes = record.data()});
-    return store.Write(table, records);
-  }
-  // Of the keys of `rows`, those that are found.
-  static absl::StatusOr<Twin> Read(ColdStore& store, const Twin& rows, uint32_t table = 0,
-                                   size_t bytes = kRecordBytes) {
-    std::vector<ColdKey> keys;
-    for (const auto& [key, record] : rows) keys.push_back(key);
-    std::string records(keys.size() * bytes, '\0');
-    std::vector<uint8_t> found(keys.size(), 2);
-    const absl::Status status = store.Read(table, keys, records.data(), found.data());
-    if (!status.ok()) return status;
-    Twin read;
-    for (size_t i = 0; i < keys.size(); ++i) {
-      EXPECT_LE(found[i], 1);
-      if (found[i]) read[keys[i]] = records.substr(i * bytes, bytes);
-    }
-    return read;
-  }
-  static void ExpectHolds(ColdStore& store, const Twin& rows) {
-    const auto read = Read(store, rows);
-    ASSERT_OK(read);
-    EXPECT_TRUE(*read == rows);
-  }
-  static Twin ScanAll(ColdStore& store, uint32_t table = 0, const ColdSnapshot* at = nullptr) {
-    const std::unique_ptr<ColdScan> scan = store.Scan(table, at);
-    Twin rows;
-    for (uint32_t p = 0; p < 64; ++p) {
-      uint64_t last = 0;
-      EXPECT_OK(scan->Visit(p, [&](uint64_t key, const char* record) {
-        EXPECT_TRUE(rows.empty() || last <= key);
-        last = key;
-        EXPECT_TRUE(
-            rows.emplace(ColdKey{p, key}, std::string(record, table == 0 ? kRecordBytes : 8))
-                .second);
-        return absl::OkStatus();
-      }));
-    }
-    return rows;
-  }
-  // Flips a byte in the middle of every table file.
-  size_t FlipTableFiles() const {
-    size_t flipped = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(options_.folder + "/db")) {
-      if (entry.path().extension() != ".sst") continue;
-      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
-      file.seekg(entry.file_size() / 2);
-      const char byte = static_cast<char>(file.get());
-      file.seekp(entry.file_size() / 2);
-      file.put(static_cast<char>(byte ^ 0x10));
-      ++flipped;
-    }
-    return flipped;
-  }
-
-  TaskPool readers_;
-  ColdStore::Options options_;
-};
 
 TEST_F(ColdStoreTest, ReadsWhatWasWrittenInLargeAndSmallBatches) {
   auto store = Open();
@@ -372,123 +266,6 @@ TEST_F(ColdStoreTest, ASnapshotStaysAsItWasAndIsScannedInOnePass) {
   const uint64_t before = disk->bytes_read();
   EXPECT_TRUE(ScanAll(*store, 0, empty.get()).empty());
   EXPECT_LT(disk->bytes_read() - before, 2 * store->stats().folder_bytes);
-}
-
-TEST_F(ColdStoreTest, AFullDiskIsAnErrorAndLeavesWhatWasThere) {
-  auto disk = std::make_shared<HookedDisk>();
-  options_.disk = disk;
-  auto store = Open();
-  const Twin rows = Rows(0, 5000, 1);
-  ASSERT_OK(Write(*store, rows));
-  disk->FailWith(rocksdb::IOStatus::NoSpace("no space"));
-  EXPECT_FAILS(Write(*store, Rows(0, 5000, 2)), absl::StatusCode::kResourceExhausted, "users");
-  ExpectHolds(*store, rows);
-  disk->FailWith(rocksdb::IOStatus::IOError("broken"));
-  EXPECT_FAILS(Write(*store, Rows(0, 5000, 2)), absl::StatusCode::kUnavailable, "broken");
-  ExpectHolds(*store, rows);
-  disk->FailWith(rocksdb::IOStatus::OK());
-  ASSERT_OK(Write(*store, Rows(0, 5000, 3)));
-  ExpectHolds(*store, Rows(0, 5000, 3));
-}
-
-// RocksDB stops when the second of the two that it writes for a file finds no room.
-TEST_F(ColdStoreTest, GoesOnAfterADiskThatHadNoRoomForARecordOfRocksDb) {
-  std::atomic<int> room = 1 << 30;  // for so many records
-  auto disk = std::make_shared<HookedDisk>();
-  disk->BeforeAppend([&](const std::string& path) {
-    if (path.find("/MANIFEST-") == std::string::npos) return rocksdb::IOStatus::OK();
-    return room-- > 0 ? rocksdb::IOStatus::OK() : rocksdb::IOStatus::NoSpace("no space");
-  });
-  options_.disk = disk;
-  auto store = Open();
-  Twin rows = Rows(0, 5000, 1);
-  ASSERT_OK(Write(*store, rows));
-  for (int round = 0; round < 2; ++round) {
-    SCOPED_TRACE(round);
-    room = 1;
-    while (room > -3) {
-      EXPECT_FAILS(Write(*store, Rows(0, 5000, 2)), absl::StatusCode::kResourceExhausted, "users");
-      ExpectHolds(*store, rows);
-      absl::SleepFor(absl::Milliseconds(100));
-    }
-    room = 1 << 30;
-    rows = Rows(0, 5000, 3 + round);
-    const absl::Time deadline = absl::Now() + absl::Seconds(30);
-    absl::Status written = Write(*store, rows);
-    while (!written.ok() && absl::Now() < deadline) {
-      absl::SleepFor(absl::Milliseconds(50));
-      written = Write(*store, rows);
-    }
-    ASSERT_OK(written);
-    ExpectHolds(*store, rows);
-  }
-}
-
-// It goes on after either: the first costs a compaction alone, at the second it stops.
-TEST_F(ColdStoreTest, GoesOnAfterADiskThatHadNoRoomForACompactionAndThenForARecord) {
-  std::atomic<bool> full = false;
-  absl::Mutex mu;
-  std::set<std::string> failed;     // tables of compactions
-  std::atomic<int> room = 1 << 30;  // for so many records
-  auto disk = std::make_shared<HookedDisk>();
-  disk->BeforeAppend([&](const std::string& path) {
-    if (path.find("/MANIFEST-") != std::string::npos && room-- <= 0) {
-      return rocksdb::IOStatus::NoSpace("no space");
-    }
-    if (!full || path.find("/db/") == std::string::npos || !absl::EndsWith(path, ".sst")) {
-      return rocksdb::IOStatus::OK();
-    }
-    absl::MutexLock lock(&mu);
-    failed.insert(path);
-    return rocksdb::IOStatus::NoSpace("no space");
-  });
-  options_.disk = disk;
-  auto store = Open();
-  full = true;
-  disk->SayFree(0);
-  uint64_t version = 0;
-  while (version < 10) ASSERT_OK(Write(*store, Rows(0, 1000, ++version)));
-  // Without another write.
-  const auto tried_again = [&] { return failed.size() >= 2; };
-  EXPECT_TRUE(mu.LockWhenWithTimeout(absl::Condition(&tried_again), absl::Seconds(30)));
-  mu.Unlock();
-  room = 1;
-  EXPECT_FAILS(Write(*store, Rows(0, 1000, 100)), absl::StatusCode::kResourceExhausted, "users");
-  ExpectHolds(*store, Rows(0, 1000, version));
-  room = 1 << 30;
-  full = false;
-  disk->SayFree(std::nullopt);
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
-  absl::Status written;
-  do {
-    absl::SleepFor(absl::Milliseconds(50));
-    written = Write(*store, Rows(0, 1000, 101));
-  } while (!written.ok() && absl::Now() < deadline);
-  ASSERT_OK(written);
-  ExpectHolds(*store, Rows(0, 1000, 101));
-}
-
-// It would go on by itself, in a thread that looks for room every second.
-TEST_F(ColdStoreTest, IsClosedWhileADiskHasNoRoomForARecordOfRocksDb) {
-  for (const bool makes_files : {true, false}) {
-    SCOPED_TRACE(makes_files);
-    std::atomic<int> room = 1 << 30;  // for so many records
-    auto disk = std::make_shared<HookedDisk>();
-    disk->BeforeAppend([&](const std::string& path) {
-      if (path.find("/MANIFEST-") == std::string::npos) return rocksdb::IOStatus::OK();
-      return room-- > 0 ? rocksdb::IOStatus::OK() : rocksdb::IOStatus::NoSpace("no space");
-    });
-    options_.disk = disk;
-    auto store = Open();
-    room = 1;
-    EXPECT_FAILS(Write(*store, Rows(0, 100, 1)), absl::StatusCode::kResourceExhausted, "users");
-    while (room > -2) absl::SleepFor(absl::Milliseconds(10));
-    if (!makes_files) disk->FailWith(rocksdb::IOStatus::NoSpace("no space"));
-    const absl::Time begin = absl::Now();
-    store = nullptr;
-    EXPECT_LT(absl::Now() - begin, absl::Seconds(20));
-    EXPECT_FALSE(std::filesystem::exists(options_.folder));
-  }
 }
 
 TEST_F(ColdStoreTest, WhatAProcessThatWasKilledLeftIsWiped) {

@@ -11,6 +11,21 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+TEST(Zoo, ReadsEveryInputFromItsTable) {
+  for (const std::string& name : ZooModelNames()) {
+    const v1::JobSpec spec = TinyJob(name);
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    ASSERT_NE(model, nullptr) << name;
+    EXPECT_EQ(model->dense_width(), 3) << name;
+    ASSERT_FALSE(model->inputs().empty()) << name;
+    for (const Model::Input& input : model->inputs()) {
+      const v1::TableSpec& table = spec.tables(static_cast<int>(input.table_index));
+      EXPECT_EQ(table.name(), input.table) << name;
+      EXPECT_EQ(table.dim(), input.dim) << name;
+    }
+  }
+}
+
 // 5 fields of dim 4 and 3 dense features: features 23, linear over dense 3 + 1, and where dense
 // features are fields, 8 fields and 12 numbers for 3 of them. (Of every model as TinyJob has it,
 // names and shapes of all inputs and parameters are those of tests/golden/zoo.py.)

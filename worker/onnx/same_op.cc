@@ -1,6 +1,5 @@
 // Ops without parameters that ONNX has as they are here: one name, and options that are attributes.
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/onnx/emit.h"
 #include "worker/onnx/read.h"
