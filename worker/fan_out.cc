@@ -29,8 +29,9 @@ FanOut::FanOut(std::string what, std::string method, const PeerDirectory* peers,
       options_(options),
       board_(board),
       cancellation_(cancellation),
-      queues_(peers->size()),
       states_(legs_.size()) {
+  queues_.reserve(peers->size());
+  for (size_t peer = 0; peer < peers->size(); ++peer) queues_.emplace_back(options.seed);
   for (size_t leg = 0; leg < legs_.size(); ++leg) queues_[legs_[leg].peer].legs.push_back(leg);
   if (options_.pool != nullptr) {
     StartInPool();
@@ -49,7 +50,7 @@ FanOut::~FanOut() {
 
 std::optional<size_t> FanOut::Next(size_t peer) {
   Queue& queue = queues_[peer];
-  if (stopping_ || queue.failing) return {};
+  if (stopping_ || queue.failing.has_value()) return {};
   if (queue.next == queue.legs.size() || queue.under_way == kInFlight) return {};
   const size_t leg = queue.legs[queue.next++];
   ++queue.under_way;
@@ -151,15 +152,20 @@ void FanOut::Finish(size_t leg, absl::Status status, bool threw) {
     state.phase = status.ok() ? Phase::kDone : Phase::kFailed;
     state.status = std::move(status);
     state.threw = threw;
-    if (state.phase == Phase::kFailed && MayPass(state)) {
-      queues_[peer].failing = true;
-    } else if (state.phase == Phase::kFailed && !std::exchange(stopping_, true)) {
+    Queue& queue = queues_[peer];
+    if (state.phase == Phase::kDone) {
+      queue.answered = true;
+    } else if (MayPass(state)) {
+      queue.failing = leg;
+    } else if (!stopping_) {
       ended_by_ = leg;
+      Stop();
     }
-    --queues_[peer].under_way;
+    --queue.under_way;
     // Takes the next leg before this one stops counting, so that under_way_ is above 0 until the
     // last leg has ended.
     next = Next(peer);
+    if (queue.failing.has_value() && queue.under_way == 0) RepeatLater(peer);
     --under_way_;
   }
   if (next.has_value()) Start(*next);
@@ -170,92 +176,115 @@ bool FanOut::MayPass(const State& state) const {
   return IsRetryable(state.status) || (IsBroken(state.status) && !stopping_);
 }
 
+void FanOut::RepeatLater(size_t peer) {
+  if (stopping_ || options_.retry_for == absl::ZeroDuration()) return;
+  if (SystemClock().Monotonic() >= give_up_) return;
+  Queue& queue = queues_[peer];
+  // A peer that answers some of the legs is not the one to be spared.
+  if (std::exchange(queue.answered, false)) queue.backoff.Reset();
+  SPDLOG_WARN("{}; trying again", std::string(Describe(*queue.failing).message()));
+  failed_ = true;
+  ++repeating_;
+  // A new one each time: the callback of the last may still be returning.
+  queue.repeat.emplace().Set(absl::ToChronoTime(absl::Now() + queue.backoff.Next()),
+                             [this, peer](bool /*expired*/) { Repeat(peer); });
+}
+
+void FanOut::Repeat(size_t peer) {
+  {
+    absl::MutexLock lock(&mu_);
+    Queue& queue = queues_[peer];
+    queue.failing.reset();
+    // Without those that were sent there is room for those that are sent again.
+    queue.legs.erase(queue.legs.begin(), queue.legs.begin() + queue.next);
+    queue.next = 0;
+    for (size_t leg = 0; leg < legs_.size() && !stopping_; ++leg) {
+      if (legs_[leg].peer != peer || states_[leg].phase != Phase::kFailed) continue;
+      states_[leg].phase = Phase::kReady;
+      queue.legs.push_back(leg);
+    }
+  }
+  StartPeer(peer);
+  absl::MutexLock lock(&mu_);
+  --repeating_;
+}
+
 void FanOut::Cancel() {
   absl::MutexLock lock(&mu_);
-  stopping_ = true;
+  Stop();
   for (State& state : states_) {
     if (state.phase == Phase::kUnderWay && state.context != nullptr) state.context->TryCancel();
   }
 }
 
+void FanOut::Stop() {
+  stopping_ = true;
+  for (Queue& queue : queues_) {
+    if (queue.repeat.has_value()) queue.repeat->Cancel();
+  }
+}
+
 bool FanOut::Done() const {
   absl::MutexLock lock(&mu_);
-  return Idle() && (options_.retry_for == absl::ZeroDuration() ||
-                    std::all_of(states_.begin(), states_.end(),
-                                [](const State& s) { return s.phase == Phase::kDone; }));
+  return Idle();
 }
 
 absl::Status FanOut::Wait() {
-  const absl::Duration give_up = SystemClock().Monotonic() + options_.retry_for;
-  Backoff backoff({.first = absl::Milliseconds(50), .seed = options_.seed});
-  size_t done_before = 0;
-  // Over all tries: the status says since when the call has failed, however often it is repeated.
-  std::optional<StatusBoard::Wait> failing;
+  constexpr absl::Duration kLook = absl::Seconds(1);
+  {
+    absl::MutexLock lock(&mu_);
+    give_up_ = SystemClock().Monotonic() + options_.retry_for;
+    mu_.AwaitWithTimeout(absl::Condition(this, &FanOut::IdleOrFailing), kLook);
+  }
+  // Lasts over all tries: the status says since when the call has failed, however often it is
+  // repeated.
+  std::optional<StatusBoard::Wait> wait;
   while (true) {
-    AwaitLegs();
-    if (cancellation_->cancelled()) {
-      absl::MutexLock lock(&mu_);
-      const bool all = std::all_of(states_.begin(), states_.end(),
-                                   [](const State& s) { return s.phase == Phase::kDone; });
-      return all ? absl::OkStatus() : CancelledStatus();
-    }
-    std::optional<absl::Status> passing;
-    size_t done = 0;
+    std::string waiting;
     {
       absl::MutexLock lock(&mu_);
-      if (ended_by_.has_value()) return Describe(*ended_by_);
-      for (size_t leg = 0; leg < legs_.size(); ++leg) {
-        const State& state = states_[leg];
-        if (state.phase == Phase::kDone) ++done;
-        if (state.phase == Phase::kFailed && !passing.has_value()) passing = Describe(leg);
-      }
+      if (Idle()) break;
+      waiting = Waiting();
     }
-    if (!passing.has_value()) return absl::OkStatus();
-    if (SystemClock().Monotonic() >= give_up) return *std::move(passing);
-    SPDLOG_WARN("{}; trying again", std::string(passing->message()));
-    if (failing.has_value()) {
-      failing->Reword(std::string(passing->message()));
+    if (wait.has_value()) {
+      wait->Reword(std::move(waiting));
     } else {
-      failing.emplace(board_, std::string(passing->message()));
+      wait.emplace(board_, std::move(waiting));
     }
-    // A peer that answers some of the legs is not the one to be spared.
-    if (done > std::exchange(done_before, done)) backoff.Reset();
-    if (!cancellation_->SleepFor(backoff.Next())) return CancelledStatus();
-    Requeue();
-    StartAll();
+    absl::MutexLock lock(&mu_);
+    mu_.AwaitWithTimeout(absl::Condition(this, &FanOut::Idle), kLook);
   }
+  return Result();
 }
 
-void FanOut::Requeue() {
+absl::Status FanOut::Result() const {
+  const bool cancelled = cancellation_->cancelled();  // takes a lock that Cancel is called under
   absl::MutexLock lock(&mu_);
-  for (Queue& queue : queues_) queue.failing = false;
+  std::optional<size_t> failed;
+  bool all = true;
   for (size_t leg = 0; leg < legs_.size(); ++leg) {
-    if (states_[leg].phase != Phase::kFailed) continue;
-    states_[leg].phase = Phase::kReady;
-    queues_[legs_[leg].peer].legs.push_back(leg);
+    if (states_[leg].phase == Phase::kDone) continue;
+    all = false;
+    if (states_[leg].phase == Phase::kFailed && !failed.has_value()) failed = leg;
   }
+  if (all) return absl::OkStatus();
+  if (cancelled) return CancelledStatus();
+  return Describe(ended_by_.has_value() ? *ended_by_ : *failed);
 }
 
-void FanOut::AwaitLegs() {
-  {
-    absl::MutexLock lock(&mu_);
-    if (mu_.AwaitWithTimeout(absl::Condition(this, &FanOut::Idle), absl::Seconds(1))) return;
-  }
-  // Long enough to be worth telling: name every peer that has not answered.
+std::string FanOut::Waiting() const {
   std::vector<bool> named(peers_->size(), false);
-  std::string waiting;
-  {
-    absl::MutexLock lock(&mu_);
-    for (size_t leg = 0; leg < legs_.size(); ++leg) {
-      const size_t peer = legs_[leg].peer;
-      if (states_[leg].phase == Phase::kDone || named[peer]) continue;
-      named[peer] = true;
-      absl::StrAppend(&waiting, waiting.empty() ? "" : ", ", peers_->At(peer)->where.name);
-    }
+  std::string names;
+  for (size_t leg = 0; leg < legs_.size(); ++leg) {
+    const State& state = states_[leg];
+    if (state.phase == Phase::kDone) continue;
+    if (!state.status.ok()) return std::string(Describe(leg).message());
+    const size_t peer = legs_[leg].peer;
+    if (named[peer]) continue;
+    named[peer] = true;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", peers_->At(peer)->where.name);
   }
-  const StatusBoard::Wait wait(board_, absl::StrCat(waiting, ": ", what_));
-  absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(this, &FanOut::Idle));  // each attempt has its deadline
+  return absl::StrCat(names, ": ", what_);
 }
 
 absl::Status FanOut::Describe(size_t leg) const {

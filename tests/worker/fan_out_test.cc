@@ -136,6 +136,32 @@ TEST_F(FanOutTest, APeerThatNeverAnswersIsGivenUpBeforeItIsAskedForAllLegs) {
   ps_.hang = false;
 }
 
+TEST_F(FanOutTest, LegsAreRepeatedWhileNobodyWaits) {
+  ps_.failures = 3;
+  FanOut call("test", "/tessera.v1.ParameterService/LookAhead", directory_.get(), Legs(20), &board_,
+              &cancellation_, {});
+  const absl::Time limit = absl::Now() + absl::Seconds(60);
+  while (!call.Done() && absl::Now() < limit) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(ps_.calls, 20 + 3);
+  EXPECT_TRUE(call.Wait().ok());
+}
+
+TEST_F(FanOutTest, ACallThatIsAboutToBeRepeatedCanBeDestroyedAndCancelled) {
+  ps_.failures = 1000000;
+  const auto fail_for_a_while = [this] {
+    auto call =
+        std::make_unique<FanOut>("test", "/tessera.v1.ParameterService/LookAhead", directory_.get(),
+                                 Legs(1), &board_, &cancellation_, FanOut::Options());
+    for (const int until = ps_.calls + 4; ps_.calls < until;) absl::SleepFor(absl::Milliseconds(1));
+    return call;
+  };
+  auto call = fail_for_a_while();
+  call.reset();
+  call = fail_for_a_while();
+  cancellation_.Cancel();
+  EXPECT_EQ(call->Wait().code(), absl::StatusCode::kCancelled);
+}
+
 TEST_F(FanOutTest, AllLegsGetTheirAnswersWhereManyFailAtFirst) {
   ps_.failures = 30;
   for (TaskPool* const pool : {static_cast<TaskPool*>(nullptr), &pool_}) {

@@ -2,10 +2,14 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
+#include <set>
 #include <thread>
+#include <utility>
 
+#include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "common/math/bfloat16.h"
 #include "common/partition.h"
@@ -68,6 +72,7 @@ class FakePs final : public v1::ParameterService::Service {
     NoteSize(request->ByteSizeLong());
     if (failures.fetch_sub(1) > 0) return ToGrpc(failure);
     absl::MutexLock lock(&mu);
+    if (on_push) return ToGrpc(on_push(*request));
     parts[request->part()] = *request;
     return grpc::Status::OK;
   }
@@ -104,6 +109,8 @@ class FakePs final : public v1::ParameterService::Service {
   std::vector<uint64_t> table_rows;
   absl::Mutex mu;
   std::map<uint32_t, v1::PushRequest> parts ABSL_GUARDED_BY(mu);  // by number
+  // Answers pushes, if it is set.
+  std::function<absl::Status(const v1::PushRequest&)> on_push ABSL_GUARDED_BY(mu);
 };
 
 class ParameterClientTest : public ::testing::Test {
@@ -315,6 +322,39 @@ TEST_F(ParameterClientTest, ALargePushIsCutIntoNumberedPartsOfOnePush) {
     ASSERT_EQ(values.size(), count * 8);
     EXPECT_EQ(std::memcmp(values.data(), &gradients[2 * first], values.size()), 0);
   }
+}
+
+TEST_F(ParameterClientTest, APushThatWaitsForRoomGetsItFromAYoungerOneThatNobodyWaitsFor) {
+  std::set<uint32_t> parts;  // of the younger push, which has taken the room that there is
+  bool has_failed = false;
+  {
+    absl::MutexLock lock(&ps_[0].mu);
+    ps_[0].on_push = [&](const v1::PushRequest& request) -> absl::Status {
+      if (request.sequence() == 0) {
+        if (parts.size() == request.parts()) return absl::OkStatus();
+        return absl::ResourceExhaustedError("no room");
+      }
+      if (request.part() == 1 && !std::exchange(has_failed, true)) {
+        return absl::ResourceExhaustedError("too many requests wait");
+      }
+      parts.insert(request.part());
+      return absl::OkStatus();
+    };
+  }
+  const std::vector<float> gradients(2 * many_.keys.size());
+  const TableGradients writes[] = {
+      {.table = 3, .dim = 2, .keys = &many_, .gradients = gradients.data()}};
+  const auto younger = client_->Push(writes, {.sequence = 1});
+  const auto older = client_->Push(writes, {.sequence = 0});
+  absl::Notification ended;
+  std::thread limit([&] {
+    if (!ended.WaitForNotificationWithTimeout(absl::Seconds(60))) cancellation_.Cancel();
+  });
+  const absl::Status status = older->Wait();
+  ended.Notify();
+  limit.join();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(younger->Wait().ok());
 }
 
 TEST_F(ParameterClientTest, RowsAndGradientsOfATableCrossTheWireAsBfloat16) {
