@@ -1,6 +1,7 @@
 #include "worker/dense/executor.h"
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "tests/worker/dense_job_testing.h"
 #include "tests/worker/zoo_testing.h"
 #include "worker/dense/prepared_product.h"
@@ -207,6 +208,21 @@ TEST(Executor, GivesTheSameBitsWithAnyNumberOfThreadsForWideLayers) {
       }
     }
   }
+}
+
+TEST(Executor, ComputesWhatIsNotTrainedInFloat32WhateverThePrecisionOfTraining) {
+  v1::JobSpec spec = Job("dnn", 20, 5);
+  SetOptions(spec, Options().Set("hidden", std::vector<int64_t>{200, 100}));
+  const auto forward = [&spec](v1::TrainSpec::Precision precision) {
+    spec.mutable_train()->set_precision(precision);
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    Session session(*model);
+    session.Fill(700, 3);
+    return session.Forward();
+  };
+  // Sums are made in other parts, products rounded to bfloat16 would be off by 1e-3.
+  EXPECT_THAT(forward(v1::TrainSpec::BFLOAT16),
+              ::testing::Pointwise(::testing::FloatNear(1e-5), forward(v1::TrainSpec::FLOAT32)));
 }
 
 TEST(Executor, DrawsDropoutByStepAndRankAlone) {

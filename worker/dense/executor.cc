@@ -174,7 +174,8 @@ ForwardPass Executor::NewForwardPass(const Step& step, const Part& part, bool tr
   pass.scratch = {arena() + op_scratch_at_, op_scratch_floats_};
   // Parts already run at once, so a part gets no pool.
   pass.pool = part.batch == batch_ ? pool_ : nullptr;
-  pass.precision = model_.precision();
+  // What is not trained has the numbers of the model's exported file.
+  if (training) pass.precision = model_.precision();
   pass.relu = step.relu;
   return pass;
 }

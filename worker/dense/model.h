@@ -65,6 +65,7 @@ class Model {
   bool ranks() const;
   // Classes of the task; 1 where it has none.
   uint32_t OutputWidth(size_t task) const;
+  // Of products, in training.
   Precision precision() const { return precision_; }
   uint64_t seed() const { return seed_; }
   std::string Summary() const { return graph_->Summary(); }
