@@ -104,12 +104,12 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::IsMember({"direct", "cached"}))
       ->needs(spill);
-  app.add_option(
-         "--checkpoint-copies", options.max_copied_bytes,
-         "memory for copies of rows that change before the checkpoint under way has written "
-         "them, per job, e.g. 1GiB")
-      ->transform(tessera::ByteSize())
-      ->capture_default_str();
+  CLI::Option* const copies =
+      app.add_option("--checkpoint-copies", options.max_copied_bytes,
+                     "memory for copies of rows that change before the checkpoint under way has "
+                     "written them, per job. Default: 1GiB, or an eighth of --memory if that is "
+                     "less")
+          ->transform(tessera::ByteSize());
   app.add_option("--checkpoint-share", options.writer_share,
                  "share of its time that the checkpoint writer works while pushes come; the rest "
                  "it sleeps")
@@ -122,8 +122,8 @@ int main(int argc, char** argv) {
   bool share_memory = true;
   app.add_flag("--shared-memory,!--no-shared-memory", share_memory,
                "workers on this machine, of the same user, may hand over rows and gradients in "
-               "shared memory instead of through the network; 1 GiB in all, beside the memory "
-               "of rows")
+               "shared memory instead of through the network; 1 GiB in all, or an eighth of "
+               "--memory if that is less")
       ->capture_default_str();
   app.add_option("--leave-within", leave_within,
                  "seconds that a stopping ps waits for jobs to cut a checkpoint; keep it below the "
@@ -140,7 +140,12 @@ int main(int argc, char** argv) {
   if (!share_memory) options.max_shared_bytes = 0;
   options.memory_of_process = true;
   options.spill_page_cache = spill_reads == "cached";
-  if (options.memory_bytes > 0) tessera::KeepFreedMemoryWithin(options.memory_bytes);
+  if (options.memory_bytes > 0) {
+    tessera::KeepFreedMemoryWithin(options.memory_bytes);
+    const uint64_t wished = options.max_copied_bytes;
+    options.BoundBeside(options.memory_bytes);
+    if (copies->count() > 0) options.max_copied_bytes = wished;
+  }
   const auto security =
       process.Begin(options.name.empty() ? "ps" : options.name, options.master_address);
   if (!security.ok()) {

@@ -52,6 +52,9 @@ class ParameterServerImpl final : public ParameterServer {
             {.clock = options.clock,
              .files = options.files,
              .checkpoint_root = options.checkpoint_root,
+             .max_held_push_bytes = options.max_held_push_bytes,
+             .max_part_bytes = options.max_part_bytes,
+             .max_waiting_bytes = options.max_waiting_bytes,
              .unsent = &unsent_,
              .max_copied_bytes = options.max_copied_bytes,
              .writer_share = options.writer_share,
@@ -230,6 +233,19 @@ class ParameterServerImpl final : public ParameterServer {
 };
 
 }  // namespace
+
+void ParameterServer::Options::BoundBeside(uint64_t memory) {
+  const auto bound = [memory](uint64_t& bytes, uint64_t parts) {
+    bytes = std::min(bytes, memory / parts);
+  };
+  bound(max_queued_bytes, 16);
+  bound(max_unsent_bytes, 16);
+  bound(max_part_bytes, 16);
+  bound(max_copied_bytes, 8);
+  bound(max_held_push_bytes, 32);
+  bound(max_waiting_bytes, 32);
+  bound(max_shared_bytes, 8);
+}
 
 absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Start(Options options) {
   std::unique_ptr<FolderLock> folder;

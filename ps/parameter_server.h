@@ -41,7 +41,10 @@ class ParameterServer {
     uint64_t max_spill_bytes = UINT64_MAX;
     // Rows on disk are read through the kernel's page cache (ColdStore::Options).
     bool spill_page_cache = false;
-    // As JobShard::Options has them.
+    // As JobShard::Options has them: of each job.
+    uint64_t max_held_push_bytes = 256 << 20;
+    uint64_t max_part_bytes = 512 << 20;
+    uint64_t max_waiting_bytes = 64 << 20;
     uint64_t max_copied_bytes = 1 << 30;
     double writer_share = 0.1;
     // Folder that checkpoints lie in; the same as the master's.
@@ -62,6 +65,11 @@ class ParameterServer {
     Channels* channels = nullptr;  // borrowed, outlives the server
     FileSystem* files = nullptr;   // borrowed, outlives the server
     const Clock* clock = nullptr;  // borrowed, outlives the server
+
+    // Lowers the bounds of what is beside rows to shares of `memory` bytes for the whole process:
+    // with one job that is at all of them, three eighths, and an eighth that is shared with
+    // workers. Those that are below their share stay.
+    void BoundBeside(uint64_t memory);
   };
 
   // Listens when it returns; joins the cluster on its own, however late the master comes.

@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/mutex_checks.h"
 #include "common/status_macros.h"
+#include "ps/parameter_server.h"
 #include "tests/overload/ps_process.h"
 #include "tests/overload/push_load.h"
 
@@ -30,7 +31,7 @@ struct Plan {
   double overload = 2;
   uint64_t rows = 4'000'000;
   uint64_t memory_bytes = 32 << 20;
-  uint64_t max_queued_bytes = 8 << 20;
+  uint64_t max_queued_bytes = 0;  // 0: as many as a tessera-ps with that memory
   uint64_t seed = 1;
   std::string folder = "/tmp";
 };
@@ -64,13 +65,18 @@ double SumOf(const std::string& metrics, const std::vector<std::string>& words) 
   return sum;
 }
 
-absl::Status Soak(const Plan& plan) {
+absl::Status Soak(Plan plan) {
   const std::string folder = absl::StrCat(plan.folder, "/tessera-soak-", ::getpid());
   struct Removed {
     const std::string& folder;
     ~Removed() { std::filesystem::remove_all(folder); }
   } removed{folder};
   std::filesystem::create_directories(folder);
+  if (plan.max_queued_bytes == 0) {
+    ps::ParameterServer::Options with_that_memory;
+    with_that_memory.BoundBeside(plan.memory_bytes);
+    plan.max_queued_bytes = with_that_memory.max_queued_bytes;
+  }
   TESSERA_ASSIGN_OR_RETURN(const auto ps,
                            PsProcess::Start({.folder = folder,
                                              .memory_bytes = plan.memory_bytes,
@@ -178,9 +184,9 @@ int main(int argc, char** argv) {
   app.add_option("--memory", plan.memory_bytes, "Of the ps, e.g. 256MiB")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
-  app.add_option("--queue", plan.max_queued_bytes, "Of requests that the ps takes at once")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
+  app.add_option("--queue", plan.max_queued_bytes,
+                 "Of requests that the ps takes at once. Default: as tessera-ps with that memory")
+      ->transform(CLI::AsSizeValue(false));
   app.add_option("--folder", plan.folder, "Where rows go that leave memory")->capture_default_str();
   app.add_option("--seed", plan.seed, "Of the batches")->capture_default_str();
   CLI11_PARSE(app, argc, argv);

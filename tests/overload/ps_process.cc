@@ -73,8 +73,10 @@ int Serve(const PsProcess::Options& soaked, int from, int to) {
   options.spill_folder = soaked.folder;
   options.memory_bytes = soaked.memory_bytes;
   options.memory_of_process = true;
+  const uint64_t max_shared_bytes = options.max_shared_bytes;
+  options.BoundBeside(soaked.memory_bytes);
   options.max_queued_bytes = soaked.max_queued_bytes;
-  options.max_unsent_bytes = soaked.max_queued_bytes;
+  options.max_shared_bytes = max_shared_bytes;  // with little memory it would share none
   const auto ps = ps::ParameterServer::Start(options);
   if (!ps.ok()) {
     SPDLOG_ERROR("{}", ps.status().ToString());

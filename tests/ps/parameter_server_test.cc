@@ -258,6 +258,23 @@ TEST_F(ParameterServerTest, HealthSaysNotServingOnceItIsToStop) {
   }
 }
 
+TEST(ParameterServerOptions, BoundsOfWhatIsBesideRowsAreSharesOfTheMemoryAndNeverRise) {
+  ParameterServer::Options options;
+  options.max_shared_bytes = 0;  // none is wished for
+  const ParameterServer::Options without = options;
+  options.BoundBeside(64ull << 30);
+  EXPECT_EQ(options.max_queued_bytes, without.max_queued_bytes);
+  EXPECT_EQ(options.max_copied_bytes, without.max_copied_bytes);
+  options.BoundBeside(512 << 20);
+  EXPECT_EQ(options.max_queued_bytes, 32 << 20);
+  EXPECT_EQ(options.max_copied_bytes, 64 << 20);
+  EXPECT_EQ(options.max_shared_bytes, 0);
+  const uint64_t beside = options.max_queued_bytes + options.max_unsent_bytes +
+                          options.max_part_bytes + options.max_copied_bytes +
+                          options.max_held_push_bytes + options.max_waiting_bytes;
+  EXPECT_EQ(beside, 3 * (512 << 20) / 8);
+}
+
 TEST_F(ParameterServerTest, RefusesADataFolderThatIsInUse) {
   InProcessChannels channels;
   ParameterServer::Options options;
