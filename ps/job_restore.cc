@@ -145,10 +145,9 @@ absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool wa
   for (uint32_t t = 0; t < match.size(); ++t) {
     if (match[t] == nullptr) continue;
     for (uint32_t p = 0; p < reader->partition_count(); ++p) {
-      if (same_partitions && partitions.IndexOf(PartitionId(p)) == PartitionSet::kNotOwned) {
-        continue;
+      if (partitions.SharesKeysWith(PartitionId(p), reader->partition_count())) {
+        pieces.push_back({t, p});
       }
-      pieces.push_back({t, p});
     }
   }
   TESSERA_RETURN_IF_ERROR(InParallel(pieces.size(), keep_going, [&](size_t i) -> absl::Status {

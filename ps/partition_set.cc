@@ -1,5 +1,7 @@
 #include "ps/partition_set.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace tessera::ps {
@@ -28,6 +30,17 @@ absl::StatusOr<PartitionSet> PartitionSet::New(uint32_t partition_count,
     set.owned_.push_back(PartitionId(p));
   }
   return set;
+}
+
+bool PartitionSet::SharesKeysWith(PartitionId p, uint32_t count) const {
+  // Partitions are equal parts of all hashes, in their order (PartitionOf). So those that share
+  // hashes with `p` begin at p / count of them and end at (p + 1) / count.
+  const uint64_t here = partition_count();
+  const uint64_t first = p.value() * here / count;
+  const uint64_t end = ((p.value() + uint64_t{1}) * here + count - 1) / count;
+  return std::any_of(index_.begin() + static_cast<ptrdiff_t>(first),
+                     index_.begin() + static_cast<ptrdiff_t>(end),
+                     [](uint32_t index) { return index != kNotOwned; });
 }
 
 }  // namespace tessera::ps

@@ -24,6 +24,8 @@ class PartitionSet {
   const std::vector<PartitionId>& owned() const { return owned_; }
   // The partition's number here, or kNotOwned.
   uint32_t IndexOf(PartitionId p) const { return index_[p.value()]; }
+  // Whether owned partitions share keys with partition `p` of a job that has `count` of them.
+  bool SharesKeysWith(PartitionId p, uint32_t count) const;
 
  private:
   PartitionSet() = default;

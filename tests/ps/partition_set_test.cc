@@ -1,5 +1,7 @@
 #include "ps/partition_set.h"
 
+#include <numeric>
+
 #include "common/partition.h"
 #include "ps/key_batch.h"
 #include "tests/ps/ps_testing.h"
@@ -25,6 +27,39 @@ TEST(PartitionSet, RefusesWhatDoesNotExist) {
   EXPECT_FAILS(PartitionSet::New(8, {8}), absl::StatusCode::kInvalidArgument,
                "partition 8 does not exist");
   EXPECT_FAILS(PartitionSet::New(8, {2, 2}), absl::StatusCode::kInvalidArgument, "listed twice");
+}
+
+TEST(PartitionSet, SharesKeysWithThePartitionsOfAnotherNumberThatHaveThem) {
+  std::vector<uint64_t> keys(20000);
+  std::iota(keys.begin(), keys.end(), uint64_t{0});
+  for (uint32_t here = 1; here <= 13; ++here) {
+    for (uint32_t there = 1; there <= 13; ++there) {
+      // [here][there]: whether some key lies in both.
+      std::vector<std::vector<bool>> share(here, std::vector<bool>(there, false));
+      for (const uint64_t key : keys) {
+        share[PartitionOf(key, here).value()][PartitionOf(key, there).value()] = true;
+      }
+      for (uint32_t p = 0; p < here; ++p) {
+        const auto one = PartitionSet::New(here, {p});
+        ASSERT_OK(one);
+        for (uint32_t q = 0; q < there; ++q) {
+          EXPECT_EQ(one->SharesKeysWith(PartitionId(q), there), share[p][q])
+              << p << " of " << here << " and " << q << " of " << there;
+        }
+      }
+    }
+  }
+}
+
+TEST(PartitionSet, SharesKeysAmongTheMostPartitionsThatThereCanBe) {
+  constexpr uint32_t kMost = PartitionSet::kMaxPartitions;
+  const auto last = PartitionSet::New(kMost, {kMost - 1});
+  ASSERT_OK(last);
+  EXPECT_TRUE(last->SharesKeysWith(PartitionId(kMost - 1), kMost));
+  EXPECT_FALSE(last->SharesKeysWith(PartitionId(kMost - 2), kMost));
+  EXPECT_TRUE(last->SharesKeysWith(PartitionId(UINT32_MAX - 1), UINT32_MAX));
+  EXPECT_FALSE(last->SharesKeysWith(PartitionId(0), UINT32_MAX));
+  EXPECT_TRUE(last->SharesKeysWith(PartitionId(0), 1));
 }
 
 TEST(KeyBatch, GroupsByStripeAndKeepsTheOrderWithin) {

@@ -25,6 +25,7 @@
 #include "ps/call_frames.h"
 #include "ps/job_shard.h"
 #include "tests/common/fault_file_system.h"
+#include "tests/ps/watched_files.h"
 
 // The words that the tests of ps/ share.
 namespace tessera::ps {
@@ -70,49 +71,6 @@ class HandClock final : public Clock {
 
  private:
   std::atomic<int64_t> now_ms_ = 1000000;
-};
-
-// A disk that tells before it opens, creates or removes a file: the moment to let something happen
-// in the middle of long work. Thread-safe once the functions are set.
-class WatchedFiles final : public FileSystem {
- public:
-  explicit WatchedFiles(FileSystem& disk) : disk_(disk) {}
-
-  std::function<void(const std::string& path)> on_open = [](const std::string&) {};
-  std::function<void(const std::string& path)> on_create = [](const std::string&) {};
-  std::function<void(const std::string& path)> on_remove = [](const std::string&) {};
-
-  absl::StatusOr<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
-    on_create(path);
-    return disk_.Create(path);
-  }
-  absl::StatusOr<std::unique_ptr<WritableFile>> Overwrite(const std::string& path) override {
-    on_create(path);
-    return disk_.Overwrite(path);
-  }
-  absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
-    on_open(path);
-    return disk_.Open(path);
-  }
-  absl::Status SyncFile(const std::string& path) override { return disk_.SyncFile(path); }
-  absl::Status CreateFolder(const std::string& path) override { return disk_.CreateFolder(path); }
-  absl::Status SyncFolder(const std::string& path) override { return disk_.SyncFolder(path); }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    return disk_.Rename(from, to);
-  }
-  absl::Status Link(const std::string& from, const std::string& to) override {
-    return disk_.Link(from, to);
-  }
-  absl::Status Remove(const std::string& path) override {
-    on_remove(path);
-    return disk_.Remove(path);
-  }
-  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
-    return disk_.List(folder);
-  }
-
- private:
-  FileSystem& disk_;
 };
 
 // How many of `keys` had a row, which is gone now.
