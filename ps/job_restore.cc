@@ -32,6 +32,11 @@ absl::StatusOr<std::vector<Table*>> MatchTables(const v1::CheckpointManifest& ma
     for (int i = 0; i < manifest.tables_size(); ++i) {
       const v1::CheckpointTable& saved = manifest.tables(i);
       if (saved.spec().name() != table->name()) continue;
+      if (found) {
+        return absl::DataLossError(
+            absl::StrCat(folder, ": damaged: two tables of its manifest are called ", table->name(),
+                         "; go on from an earlier checkpoint"));
+      }
       found = true;
       match[i] = table.get();
       if (saved.spec().dim() != table->dim()) {
@@ -99,21 +104,25 @@ struct Marks {
   uint64_t later = 0;  // added to the last step of rows
 };
 
-absl::Status RestoreRows(const PartitionRows& rows, const Marks& marks, bool all_owned,
+RowRecord RecordOf(const PartitionRows& rows, uint64_t i, const Marks& marks, uint32_t dim) {
+  return {.key = rows.key(i),
+          .last_step = marks.LastStep(rows.last_step(i), rows.frequency(i)),
+          .frequency = marks.warm ? 0 : rows.frequency(i),
+          .floats = marks.warm ? rows.values(i).first(dim) : rows.values(i)};
+}
+
+// Of `rows` those that this ps owns.
+absl::Status RestoreRows(const PartitionRows& rows, const Marks& marks,
                          const PartitionSet& partitions, Table& table) {
   // In pieces: between them a table that does not fit into memory can spill.
   constexpr size_t kRestoreRows = 1 << 14;
   std::vector<RowRecord> records;
   for (uint64_t i = 0; i < rows.rows(); ++i) {
-    const uint64_t key = rows.key(i);
-    if (!all_owned && partitions.IndexOf(PartitionOf(key, partitions.partition_count())) ==
-                          PartitionSet::kNotOwned) {
+    if (partitions.IndexOf(PartitionOf(rows.key(i), partitions.partition_count())) ==
+        PartitionSet::kNotOwned) {
       continue;
     }
-    records.push_back({.key = key,
-                       .last_step = marks.LastStep(rows.last_step(i), rows.frequency(i)),
-                       .frequency = marks.warm ? 0 : rows.frequency(i),
-                       .floats = marks.warm ? rows.values(i).first(table.dim()) : rows.values(i)});
+    records.push_back(RecordOf(rows, i, marks, table.dim()));
     if (records.size() < kRestoreRows) continue;
     TESSERA_RETURN_IF_ERROR(table.Restore(records));
     records.clear();
@@ -155,8 +164,14 @@ absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool wa
     const PartitionId partition(pieces[i].partition);
     TESSERA_ASSIGN_OR_RETURN(const PartitionRows rows,
                              reader->Read(TableIndex(pieces[i].table), partition));
-    if (same_partitions && !table.spills()) table.store().Reserve(partition, rows.rows());
-    return RestoreRows(rows, marks, same_partitions, partitions, table);
+    if (!same_partitions || table.spills() || table.dense()) {
+      return RestoreRows(rows, marks, partitions, table);
+    }
+    const auto read = [&](uint64_t first, absl::Span<RowRecord> records) {
+      for (RowRecord& record : records) record = RecordOf(rows, first++, marks, table.dim());
+    };
+    table.store().Fill(partition, rows.rows(), read);
+    return absl::OkStatus();
   }));
   if (warm) return absl::OkStatus();
   for (const v1::CheckpointFile& file : reader->manifest().sightings()) {

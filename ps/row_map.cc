@@ -108,11 +108,10 @@ void RowMap::Reserve(uint64_t rows, uint64_t spread) {
 
 void RowMap::Place(uint64_t entry, uint64_t hash) {
   for (uint32_t b = Home(hash);; b = Next(b)) {
-    for (uint64_t& e : buckets_[b].entries) {
-      if (e != 0) continue;
-      e = entry;
-      return;
-    }
+    const uint32_t free = Matches(buckets_[b], 0);  // no entry has this tag
+    if (free == 0) continue;
+    buckets_[b].entries[std::countr_zero(free)] = entry;
+    return;
   }
 }
 

@@ -235,11 +235,37 @@ void RowStore::UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const>)> chang
   }
 }
 
-void RowStore::Reserve(PartitionId partition, uint64_t rows) {
+void RowStore::Fill(PartitionId partition, uint64_t rows,
+                    absl::FunctionRef<void(uint64_t, absl::Span<RowRecord>)> read) {
   const uint32_t index = partitions_.IndexOf(partition);
+  const uint32_t number = KeyBatch::MapOf(index);
   Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
   absl::MutexLock lock(&stripe.mu);
-  stripe.maps[KeyBatch::MapOf(index)].Reserve(rows, Mix64(partition.value()));
+  RowMap& map = stripe.maps[number];
+  map.Reserve(rows, Mix64(partition.value()));
+  // In blocks, so that the buckets of a large map are on their way from memory.
+  std::array<RowRecord, kAhead> block;
+  std::array<uint64_t, kAhead> hashes;
+  for (uint64_t first = 0; first < rows; first += kAhead) {
+    const auto records = absl::MakeSpan(block).first(std::min<uint64_t>(kAhead, rows - first));
+    read(first, records);
+    for (size_t i = 0; i < records.size(); ++i) {
+      hashes[i] = Mix64(records[i].key);
+      map.Prefetch(hashes[i]);
+    }
+    for (size_t i = 0; i < records.size(); ++i) {
+      AddRecord(stripe, {.key = records[i].key, .hash = hashes[i], .position = 0, .map = number},
+                records[i]);
+    }
+  }
+}
+
+void RowStore::AddRecord(Stripe& stripe, const KeyBatch::Item& item, const RowRecord& record) {
+  Row* const row = Add(stripe, item);
+  if (record.floats.size() == layout().dim()) {
+    std::copy(template_.slots.begin(), template_.slots.end(), layout().Slots(row));
+  }
+  Assign(record, row);
 }
 
 void RowStore::Insert(absl::Span<const RowRecord> records) {
@@ -256,15 +282,14 @@ void RowStore::Insert(absl::Span<const RowRecord> records) {
       if (i + kAhead < items.size()) {
         stripe.maps[items[i + kAhead].map].Prefetch(items[i + kAhead].hash);
       }
-      Row* row = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
+      Row* const row = stripe.maps[items[i].map].Find(items[i].hash, items[i].key);
+      const RowRecord& record = records[items[i].position];
       if (row == nullptr) {
-        row = Add(stripe, items[i]);
-        // The record may be an embedding alone.
-        std::copy(template_.slots.begin(), template_.slots.end(), layout().Slots(row));
-      } else if (stripe.cut != nullptr) {
-        KeepForCut(stripe, items[i].map, row);
+        AddRecord(stripe, items[i], record);
+        continue;
       }
-      Assign(records[items[i].position], row);
+      if (stripe.cut != nullptr) KeepForCut(stripe, items[i].map, row);
+      Assign(record, row);
     }
   }
 }
@@ -275,7 +300,7 @@ void RowStore::Assign(const RowRecord& record, Row* row) const {
   row->flags |= kRowChanged;
   const absl::Span<const float> slots = record.floats.subspan(layout().dim());
   layout().WriteEmbedding(record.floats.data(), row);
-  std::copy(slots.begin(), slots.end(), layout().Slots(row));
+  CopyFloats(slots.data(), static_cast<uint32_t>(slots.size()), layout().Slots(row));
 }
 
 RowCounts RowStore::InsertIfAbsent(absl::Span<const uint64_t> keys, const float* values,

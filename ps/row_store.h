@@ -112,8 +112,11 @@ class RowStore {
   // Hands out every row to be changed, in chunks, with its stripe locked. No order.
   void UpdateEvery(absl::FunctionRef<void(absl::Span<Row* const> rows)> change);
 
-  // Makes room for `rows` rows of an owned partition that has none yet.
-  void Reserve(PartitionId partition, uint64_t rows);
+  // As Insert, for an owned partition that has no row yet: makes room for so many rows and inserts
+  // them. `read` sets all of `records` to those from number `first` on; their keys are of the
+  // partition, and distinct. It is called with the stripe locked.
+  void Fill(PartitionId partition, uint64_t rows,
+            absl::FunctionRef<void(uint64_t first, absl::Span<RowRecord> records)> read);
   // Sets a row's metadata and floats from a checkpoint's; called within Update.
   void Assign(const RowRecord& record, Row* row) const;
   // Inserts rows with their metadata and slots; replaces rows that exist.
@@ -316,6 +319,10 @@ class RowStore {
   Row* AddAbsent(Stripe& stripe, const KeyBatch::Item& item, AbsentRows* absent, bool* created)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   void FillNew(Row* row) const;
+  // A row for a record whose key has none; where the record is an embedding alone, with the slots
+  // of a new row.
+  void AddRecord(Stripe& stripe, const KeyBatch::Item& item, const RowRecord& record)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // Before a row changes or goes, while stripe.cut is set: if the cut waits for it, copies it.
   void KeepForCut(Stripe& stripe, uint32_t map, Row* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // As KeepForCut, for a row that is about to be freed, whether or not there is a cut.

@@ -12,6 +12,8 @@
 namespace tessera::ps {
 namespace {
 
+using absl::StatusCode;
+
 constexpr uint32_t kPartitions = 64;
 
 class RestoreTest : public testing::Test {
@@ -79,6 +81,15 @@ TEST_F(RestoreTest, EachPsReadsOnlyBlocksThatMayHaveItsRows) {
     }
     EXPECT_EQ(job.Rows(1), saved);
   }
+}
+
+TEST_F(RestoreTest, RefusesAManifestWithTwoTablesOfOneName) {
+  Save("step-1");
+  v1::CheckpointManifest manifest = *ReadManifest(disk_, "root/step-1");
+  manifest.mutable_tables(1)->mutable_spec()->set_name("adam");
+  ASSERT_OK(WriteManifest(disk_, "root/step-1", manifest));
+  EXPECT_FAILS(ShardedJob(From("step-1", kPartitions), 1, disk_, clock_).status(),
+               StatusCode::kDataLoss, "two tables of its manifest are called adam");
 }
 
 }  // namespace

@@ -38,13 +38,14 @@ class RowStoreTest : public testing::Test {
     return floats;
   }
 
-  SavedRows Everything() const {
+  SavedRows Everything() const { return EverythingIn(store_); }
+  SavedRows EverythingIn(const RowStore& store) const {
     SavedRows rows;
     for (const PartitionId p : partitions_.owned()) {
-      store_.VisitPartition(p, [&](absl::Span<const Row* const> of_partition) {
+      store.VisitPartition(p, [&](absl::Span<const Row* const> of_partition) {
         for (const Row* row : of_partition) {
           EXPECT_EQ(PartitionOf(row->key, partitions_.partition_count()), p);
-          const auto floats = FloatsOf(store_.layout(), row);
+          const auto floats = FloatsOf(store.layout(), row);
           const bool is_new =
               rows.try_emplace(
                       {0, row->key},
@@ -308,6 +309,39 @@ TEST_F(RowStoreTest, GivesBackWhatRowsHaveLeftAndKeepsTheOthers) {
   store_.Update(keys, [](absl::Span<Row* const>, absl::Span<const uint32_t>) {});
   EXPECT_EQ(store_.rows(), kRows);
   EXPECT_LE(store_.bytes(), full * 17 / 16);
+}
+
+TEST_F(OnePartitionTest, FillsAnEmptyPartitionAsInsertDoes) {
+  for (const uint64_t rows : {0, 1, 15, 16, 17, 3000}) {
+    for (const size_t floats : {size_t{kFloats}, size_t{kStoredDim}}) {
+      std::mt19937_64 random(rows);
+      std::vector<std::vector<float>> numbers;
+      std::vector<RowRecord> records;
+      for (uint64_t i = 0; i < rows; ++i) {
+        numbers.push_back(std::vector<float>(floats, static_cast<float>(random() % 100)));
+      }
+      for (uint64_t i = 0; i < rows; ++i) {
+        records.push_back({.key = random(),
+                           .last_step = random() % 1000,
+                           .frequency = static_cast<uint32_t>(random() % 1000),
+                           .floats = numbers[i]});
+      }
+      RowStore filled({.layout = store_.layout(), .initializer = Init(), .slots = Slots()},
+                      &partitions_);
+      filled.Fill(PartitionId(0), rows, [&](uint64_t first, absl::Span<RowRecord> block) {
+        std::copy_n(records.begin() + static_cast<ptrdiff_t>(first), block.size(), block.begin());
+      });
+      RowStore inserted({.layout = store_.layout(), .initializer = Init(), .slots = Slots()},
+                        &partitions_);
+      inserted.Insert(records);
+      EXPECT_EQ(filled.rows(), rows);
+      EXPECT_EQ(EverythingIn(filled), EverythingIn(inserted));
+      // Its maps find every row.
+      std::vector<uint64_t> keys;
+      for (const RowRecord& record : records) keys.push_back(record.key);
+      EXPECT_EQ(filled.FirstAbsent(keys), keys.size());
+    }
+  }
 }
 
 TEST_F(RowStoreTest, SaturatesMetadata) {
