@@ -83,8 +83,9 @@ class ParameterServerImpl final : public ParameterServer {
   ~ParameterServerImpl() override { Stop(absl::ZeroDuration()); }
 
   absl::Status Serve(const Options& options) {
-    TESSERA_ASSIGN_OR_RETURN(server_,
-                             RpcServer::Start(options.server, {&service_, &metrics_service_}));
+    ServerOptions server = options.server;
+    server.max_received_bytes = options.max_received_bytes;
+    TESSERA_ASSIGN_OR_RETURN(server_, RpcServer::Start(server, {&service_, &metrics_service_}));
     ClusterNode::Options node;
     node.master_address = options.master_address;
     node.hello.set_kind(v1::PS);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,10 @@ struct ServerOptions {
   bool insecure = false;
   // Set: serve in this process only, under the name `listen`. Borrowed; outlives the server.
   InProcessChannels* in_process = nullptr;
+  // Bytes of messages from the network that are here in whole or in part, until their calls end.
+  // Where more comes gRPC ends calls, chosen at random, with RESOURCE_EXHAUSTED, or connections,
+  // whose calls are UNAVAILABLE then. Not in process.
+  uint64_t max_received_bytes = 512 << 20;
 };
 
 // A gRPC server with health and reflection. Health covers the whole process: SERVING, except while
@@ -56,6 +61,9 @@ class RpcServer {
   const std::string address_;
   InProcessChannels* const in_process_;
 };
+
+// Calls at once of one connection; further ones wait at the caller. A call takes some 17 KB.
+inline constexpr int kMaxCallsOfConnection = 256;
 
 // FAILED_PRECONDITION: other machines can reach the address, and neither `insecure` nor `security`
 // is given; or `security` has no certificate.

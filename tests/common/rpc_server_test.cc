@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "gmock/gmock.h"
 #include "grpcpp/completion_queue.h"
 #include "gtest/gtest.h"
+#include "tessera/v1/metrics.grpc.pb.h"
 #include "tests/common/health.h"
 
 namespace tessera {
@@ -47,6 +49,16 @@ TEST(RpcServer, AnAddressThatIsTakenIsAnErrorAndNoLineOfGrpc) {
   EXPECT_EQ(errors, "");
 }
 
+sockaddr_in Loopback(const std::string& address) {
+  sockaddr_in to = {};
+  int port = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return to;
+}
+
 // Whether a server of HTTP/2 has said something to this connection in time.
 bool Answers(int fd) {
   pollfd polled = {.fd = fd, .events = POLLIN, .revents = 0};
@@ -60,13 +72,7 @@ TEST(RpcServer, TakesTheConnectionsThatCameWhileItHadNoFileDescriptors) {
   const auto channels = NewNetworkChannels();
   const auto channel = channels->Connect((*server)->address());
   EXPECT_EQ(HealthAt(channel), "SERVING");
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  int port = 0;
-  const std::string& address = (*server)->address();
-  ASSERT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
-  to.sin_port = htons(static_cast<uint16_t>(port));
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const sockaddr_in to = Loopback((*server)->address());
   std::vector<int> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   // None above those that are open, and none left below.
@@ -98,6 +104,89 @@ TEST(RpcServer, TakesTheConnectionsThatCameWhileItHadNoFileDescriptors) {
     ::close(fd);
   }
   while (HealthAt(channel) != "SERVING") absl::SleepFor(absl::Milliseconds(1));
+}
+
+// Keeps every call, with its message, until its caller gives it up.
+class Keeper final
+    : public v1::MetricsService::WithRawCallbackMethod_GetMetrics<v1::MetricsService::Service> {
+ public:
+  grpc::ServerUnaryReactor* GetMetrics(grpc::CallbackServerContext*, const grpc::ByteBuffer*,
+                                       grpc::ByteBuffer*) override {
+    class Kept final : public grpc::ServerUnaryReactor {
+      void OnCancel() override { Finish(grpc::Status::CANCELLED); }
+      void OnDone() override { delete this; }
+    };
+    return new Kept();
+  }
+};
+
+// Calls at once, each on a connection of its own, that end after some seconds.
+std::vector<grpc::StatusCode> CallAtOnce(const std::string& address, int calls, size_t bytes) {
+  const auto channels = NewNetworkChannels();
+  const grpc::Slice message(std::string(bytes, 'x'));
+  std::vector<std::thread> threads;
+  std::vector<grpc::StatusCode> codes(calls);
+  for (int i = 0; i < calls; ++i) {
+    threads.emplace_back([&, i] {
+      grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer> stub(
+          channels->Connect(address));
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+      grpc::CompletionQueue queue;
+      const grpc::ByteBuffer request(&message, 1);
+      grpc::ByteBuffer response;
+      grpc::Status status;
+      const auto call =
+          stub.PrepareUnaryCall(&context, "/tessera.v1.MetricsService/GetMetrics", request, &queue);
+      call->StartCall();
+      call->Finish(&response, &status, nullptr);
+      void* tag = nullptr;
+      bool ok = false;
+      queue.Next(&tag, &ok);
+      codes[i] = status.error_code();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return codes;
+}
+
+TEST(RpcServer, TakesNoMoreBytesOfMessagesAtOnceThanItMay) {
+  constexpr size_t kMessage = 8 << 20;
+  constexpr int kHasRoomFor = 8;
+  Keeper keeper;
+  const auto server = RpcServer::Start({.max_received_bytes = kHasRoomFor * kMessage}, {&keeper});
+  ASSERT_TRUE(server.ok()) << server.status();
+  int kept = 0;
+  for (const grpc::StatusCode code : CallAtOnce((*server)->address(), 30, kMessage)) {
+    // All may be called again.
+    EXPECT_THAT(
+        code, testing::AnyOf(grpc::RESOURCE_EXHAUSTED, grpc::UNAVAILABLE, grpc::DEADLINE_EXCEEDED));
+    kept += code == grpc::DEADLINE_EXCEEDED;
+  }
+  EXPECT_LE(kept, kHasRoomFor);
+  // And then serves as before.
+  EXPECT_EQ(HealthAt(NewNetworkChannels()->Connect((*server)->address())), "SERVING");
+}
+
+// HTTP/2's settings are the first that a server says (RFC 9113, 6.5).
+TEST(RpcServer, TellsAConnectionHowManyCallsItMayHaveAtOnce) {
+  const auto server = RpcServer::Start({}, {});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const sockaddr_in to = Loopback((*server)->address());
+  ASSERT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  std::vector<uint8_t> settings(9);
+  ASSERT_EQ(::recv(fd, settings.data(), settings.size(), MSG_WAITALL), 9);
+  ASSERT_EQ(settings[3], 4);  // the type of the frame
+  settings.resize(settings[1] << 8 | settings[2]);
+  ASSERT_EQ(::recv(fd, settings.data(), settings.size(), MSG_WAITALL), ssize_t(settings.size()));
+  ::close(fd);
+  std::optional<int> calls;
+  for (size_t i = 0; i + 6 <= settings.size(); i += 6) {
+    if (settings[i] != 0 || settings[i + 1] != 3) continue;  // of streams at once
+    calls = settings[i + 2] << 24 | settings[i + 3] << 16 | settings[i + 4] << 8 | settings[i + 5];
+  }
+  EXPECT_EQ(calls, kMaxCallsOfConnection);
 }
 
 // A call of Health/Watch: what the server says of itself, each time that it is another thing.
