@@ -85,12 +85,19 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
   if (options.spill != nullptr) {
     TESSERA_ASSIGN_OR_RETURN(shard->cold_, options.spill->Attach(shard->tables_, std::move(cold)));
   }
+  if (options.limit != nullptr) {
+    for (const auto& table : shard->tables_) table->Limit(options.limit, request.job_id());
+  }
   if (!request.checkpoint().empty()) {
     TESSERA_ASSIGN_OR_RETURN(const std::string folder,
                              PathBelow(options.checkpoint_root, request.checkpoint()));
-    TESSERA_RETURN_IF_ERROR(RestoreTables(*options.files, folder, request.warm(),
-                                          request.first_step(), shard->partitions_, shard->tables_,
-                                          keep_going));
+    const absl::Status restored =
+        RestoreTables(*options.files, folder, request.warm(), request.first_step(),
+                      shard->partitions_, shard->tables_, keep_going);
+    if (absl::IsResourceExhausted(restored)) {
+      return WithContext(restored, absl::StrCat("checkpoint ", request.checkpoint()));
+    }
+    TESSERA_RETURN_IF_ERROR(restored);
   }
   // A shard that takes over gets its log with its rows, one that follows once it is sure to be
   // wanted.

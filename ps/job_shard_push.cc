@@ -146,7 +146,11 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
     TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request, bytes));
     if (verdict == PushVerdict::kRepeat) return absl::OkStatus();
   }
-  for (const auto& table : tables_) TESSERA_RETURN_IF_ERROR(table->WaitForRoom());
+  std::vector<std::vector<Table::Gradients>> parts(tables_.size());
+  for (const GradientBlock& block : blocks) parts[block.table].push_back(block.gradients);
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    TESSERA_RETURN_IF_ERROR(tables_[t]->WaitForRoom(parts[t], replaying_));
+  }
   // Rows and the memory of what was applied change under one hold of cut_mu_: a checkpoint has both
   // or neither.
   absl::ReaderMutexLock cut(&cut_mu_);
@@ -155,8 +159,6 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
     TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request, bytes));
     if (verdict == PushVerdict::kRepeat) return absl::OkStatus();
   }
-  std::vector<std::vector<Table::Gradients>> parts(tables_.size());
-  for (const GradientBlock& block : blocks) parts[block.table].push_back(block.gradients);
   TESSERA_RETURN_IF_ERROR(LogPush(call));
   // From here on only disk or memory can fail, and that ends the job: a push that some rows have
   // must not come again.

@@ -22,7 +22,8 @@ constexpr char kFooter[] = R"(Examples:
   tessera-ps --name ps-0 --memory 8GiB --spill-dir /nvme/ps-0
 
 The ps may start before the master: it waits, and says whom it waits for. Its rows live in memory, and with
---spill-dir on disk too. After a restart the master has them restored from the job's last checkpoint. A ps that starts
+--spill-dir on disk too. With --memory alone rows that do not fit are refused: their job waits, and fails after five
+minutes without room. After a restart the master has rows restored from the job's last checkpoint. A ps that starts
 again with the same --name and --data-dir also restores all that was pushed since, for jobs with a push log.
 
 SIGTERM and Ctrl-C stop it. Jobs that would lose what they have trained first go to their next barrier and cut a
@@ -81,13 +82,15 @@ int main(int argc, char** argv) {
   CLI::Option* const spill =
       app.add_option("--spill-dir", options.spill_folder,
                      "folder of this process alone for rows that --memory has no room for; emptied "
-                     "at the start. Default: all rows stay in memory");
+                     "at the start; needs --memory. Default: all rows stay in memory");
   CLI::Option* const memory =
       app.add_option("--memory", options.memory_bytes,
-                     "memory for the whole process, e.g. 8GiB. Rows get what the rest leaves, "
-                     "at least half. Below 256MiB the process exceeds it")
-          ->transform(tessera::ByteSize(/*least=*/1))
-          ->needs(spill);
+                     "memory for the whole process, e.g. 8GiB. Rows get what the rest leaves; "
+                     "with --spill-dir at least half, and below 256MiB the process exceeds it. "
+                     "Without --spill-dir rows that do not fit are refused, and checkpoint "
+                     "copies, waiting requests, answers and shared memory have an eighth each at "
+                     "most. Default, without --spill-dir: no limit")
+          ->transform(tessera::ByteSize(/*least=*/1));
   spill->needs(memory);
   app.add_option("--spill-bytes", options.max_spill_bytes,
                  "most bytes of a job's files in the spill folder, e.g. 500GiB; they need up to "

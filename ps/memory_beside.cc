@@ -15,6 +15,7 @@ uint64_t MarginOf(uint64_t budget) { return std::min<uint64_t>(budget / 16, 64 <
 constexpr double kMostRise = 1.0 / 8;
 // How fast the figure falls.
 constexpr absl::Duration kHalfLife = absl::Minutes(2);
+constexpr absl::Duration kHalfLifeWhereRowsStay = absl::Hours(2);
 
 }  // namespace
 
@@ -25,11 +26,14 @@ void MemoryBeside::Measure(uint64_t resident, uint64_t counted, absl::Duration n
   at_ = now;
   if (!std::exchange(measured_, true)) {
     bytes_ = std::max(beside, kFirst);
+  } else if (beside > bytes_ && rows_ == Rows::kStay) {
+    bytes_ = beside;
   } else if (beside > bytes_) {
     const double rise = kMostRise * static_cast<double>(budget_) * absl::ToDoubleSeconds(since);
     bytes_ += std::min(beside - bytes_, static_cast<uint64_t>(rise));
   } else {
-    const double left = std::exp2(-absl::FDivDuration(since, kHalfLife));
+    const absl::Duration half_life = rows_ == Rows::kStay ? kHalfLifeWhereRowsStay : kHalfLife;
+    const double left = std::exp2(-absl::FDivDuration(since, half_life));
     bytes_ = beside + static_cast<uint64_t>(static_cast<double>(bytes_ - beside) * left);
   }
 }

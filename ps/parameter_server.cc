@@ -19,6 +19,7 @@
 #include "ps/jobs.h"
 #include "ps/parameter_service.h"
 #include "ps/ps_metrics.h"
+#include "ps/row_limit.h"
 #include "ps/shared_regions.h"
 #include "ps/spill.h"
 
@@ -32,6 +33,19 @@ constexpr uint64_t kMaxAheadBytes = 64 << 20;
 constexpr int kAdministrationThreads = 16;
 constexpr uint64_t kMaxAdministrationBytes = 64 << 20;
 
+// Where rows stay in memory nothing makes room for what comes beside them: each of these gets at
+// most this part of it.
+constexpr uint64_t kPartsBesideRows = 8;
+
+void BoundBesideRows(ParameterServer::Options& options) {
+  const uint64_t part = options.memory_bytes / kPartsBesideRows;
+  for (uint64_t* const bytes : {&options.max_queued_bytes, &options.max_unsent_bytes,
+                                &options.max_shared_bytes, &options.max_copied_bytes}) {
+    *bytes = std::min(*bytes, part);
+  }
+  options.max_received_bytes = std::min(options.max_received_bytes, 2 * part);
+}
+
 std::string AdvertisedAddress(const std::string& address, const std::string& host) {
   return host.empty() ? address : absl::StrCat(host, address.substr(address.rfind(':')));
 }
@@ -39,9 +53,10 @@ std::string AdvertisedAddress(const std::string& address, const std::string& hos
 class ParameterServerImpl final : public ParameterServer {
  public:
   ParameterServerImpl(const Options& options, std::unique_ptr<FolderLock> folder,
-                      std::unique_ptr<Spill> spill)
+                      std::unique_ptr<Spill> spill, std::unique_ptr<RowLimit> limit)
       : folder_(std::move(folder)),
         spill_(std::move(spill)),
+        limit_(std::move(limit)),
         own_registry_(options.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
         metrics_(&registry_),
@@ -62,6 +77,7 @@ class ParameterServerImpl final : public ParameterServer {
                  options.data_folder.empty() ? "" : absl::StrCat(options.data_folder, "/push_log"),
              .max_log_bytes = options.max_log_bytes,
              .spill = spill_.get(),
+             .limit = limit_.get(),
              .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }},
             process_),
         administration_("administration", kAdministrationThreads, kMaxAdministrationBytes),
@@ -78,7 +94,7 @@ class ParameterServerImpl final : public ParameterServer {
         metrics_service_(&registry_),
         process_collector_(AddProcessMetrics(registry_, "ps")),
         collector_(AddPsCollector(registry_, jobs_, requests_, regions_,
-                                  spill_ == nullptr ? nullptr : &spill_->budget())) {}
+                                  spill_ == nullptr ? nullptr : &spill_->budget(), limit_.get())) {}
 
   ~ParameterServerImpl() override { Stop(absl::ZeroDuration()); }
 
@@ -209,6 +225,7 @@ class ParameterServerImpl final : public ParameterServer {
 
   const std::unique_ptr<FolderLock> folder_;
   const std::unique_ptr<Spill> spill_;                   // null: rows stay in memory
+  const std::unique_ptr<RowLimit> limit_;                // null: that is not bounded, or rows spill
   const std::unique_ptr<MetricsRegistry> own_registry_;  // null: the caller has one
   MetricsRegistry& registry_;
   PsMetrics metrics_;
@@ -263,7 +280,19 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Start(Options 
     spilled.page_cache = options.spill_page_cache;
     TESSERA_ASSIGN_OR_RETURN(spill, Spill::Open(std::move(spilled)));
   }
-  auto server = std::make_unique<ParameterServerImpl>(options, std::move(folder), std::move(spill));
+  std::unique_ptr<RowLimit> limit;
+  if (options.spill_folder.empty() && options.memory_bytes > 0) {
+    RowLimit::Options limited;
+    limited.bytes = options.memory_bytes;
+    if (options.memory_of_process) {
+      BoundBesideRows(options);
+      limited.resident = [] { return ResidentBytes(); };
+      limited.copy_bytes = options.max_copied_bytes;
+    }
+    limit = std::make_unique<RowLimit>(std::move(limited));
+  }
+  auto server = std::make_unique<ParameterServerImpl>(options, std::move(folder), std::move(spill),
+                                                      std::move(limit));
   TESSERA_RETURN_IF_ERROR(server->Serve(options));
   return server;
 }

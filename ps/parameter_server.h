@@ -31,10 +31,13 @@ class ParameterServer {
     // Most bytes of a job's push log. 0: as much as the disk has.
     uint64_t max_log_bytes = 0;
     // Folder of this process alone, for rows that memory_bytes has no room for. Empty: all rows are
-    // in memory, however many. What it holds does not outlive the process.
+    // in memory. What it holds does not outlive the process.
     std::string spill_folder;
     // As Spill::Options has them: memory for rows that may spill (not those of dense or EVERY_ROW
-    // tables), over all jobs, or for the whole process.
+    // tables), over all jobs, or for the whole process. Without a spill folder for all rows, as
+    // RowLimit's; 0: however many there are. Of a process then each of max_copied_bytes,
+    // max_queued_bytes, max_unsent_bytes and max_shared_bytes is an eighth of it at most, and
+    // max_received_bytes a quarter.
     uint64_t memory_bytes = 0;
     bool memory_of_process = false;
     // Most bytes of a job's files in the spill folder.

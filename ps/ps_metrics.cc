@@ -14,18 +14,20 @@ constexpr char kSharedHelp[] =
     "Bytes of keys, rows and gradients that lay in memory shared with a worker of this machine and "
     "not in messages.";
 
-void AddBudget(const MemoryBudget& budget, MetricSamples& samples) {
+// `Bound`: MemoryBudget or RowLimit.
+template <typename Bound>
+void AddBound(const Bound& bound, MetricSamples& samples) {
   const auto add = [&samples](const char* of, uint64_t bytes) {
     samples.AddGauge(
         "tessera_ps_memory_bytes",
-        "The limit that --memory sets (limit), how much of it rows that may spill take "
-        "(rows), and how much is kept for all else (others): measured, with a "
+        "The limit that --memory sets (limit), how much of it rows take, with --spill-dir "
+        "those that may spill (rows), and how much is kept for all else (others): measured, with a "
         "margin. process_resident_memory_bytes is what the process has.",
         {{"of", of}}, static_cast<double>(bytes));
   };
-  add("limit", budget.bytes());
-  add("rows", budget.rows());
-  add("others", budget.others());
+  add("limit", bound.bytes());
+  add("rows", bound.rows());
+  add("others", bound.others());
 }
 
 // Adds the samples of a table whose rows may be on disk.
@@ -118,18 +120,17 @@ void PsMetrics::Answered(const std::string& call, const absl::Status& status) {
       .Increment();
 }
 
-std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(MetricsRegistry& registry,
-                                                              const Jobs& jobs,
-                                                              const Executor& requests,
-                                                              const SharedRegions& regions,
-                                                              const MemoryBudget* budget) {
-  return registry.AddCollector([&jobs, &requests, &regions, budget](MetricSamples& samples) {
+std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
+    MetricsRegistry& registry, const Jobs& jobs, const Executor& requests,
+    const SharedRegions& regions, const MemoryBudget* budget, const RowLimit* limit) {
+  return registry.AddCollector([&jobs, &requests, &regions, budget, limit](MetricSamples& samples) {
     samples.AddGauge("tessera_ps_queued_bytes", "Bytes of requests that wait for a thread.", {},
                      static_cast<double>(requests.queued_bytes()));
     samples.AddGauge("tessera_ps_shared_memory_bytes",
                      "Memory that workers of this machine share with this ps.", {},
                      static_cast<double>(regions.bytes()));
-    if (budget != nullptr) AddBudget(*budget, samples);
+    if (budget != nullptr) AddBound(*budget, samples);
+    if (limit != nullptr) AddBound(*limit, samples);
     for (const v1::JobOnPs& job : jobs.Followed()) {
       const MetricLabels labels = {{"job", job.job_id()}};
       samples.AddGauge("tessera_ps_copied_rows", "Rows of another ps that this ps has a copy of.",

@@ -8,6 +8,7 @@
 #include "ps/executor.h"
 #include "ps/jobs.h"
 #include "ps/memory_budget.h"
+#include "ps/row_limit.h"
 #include "ps/row_store.h"
 #include "ps/shared_regions.h"
 #include "tessera/v1/parameter_service.pb.h"
@@ -55,10 +56,10 @@ class PsMetrics {
 };
 
 // Adds the metrics that are read when asked for: rows and bytes by job and table, the bytes that
-// wait for a thread, the memory shared with workers and, if rows may spill, what takes the budget
-// (else null). All borrowed; they outlive the result.
+// wait for a thread, the memory shared with workers and what takes the budget, if rows may spill,
+// or the limit, if they may not (else null). All borrowed; they outlive the result.
 [[nodiscard]] std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
     MetricsRegistry& registry, const Jobs& jobs, const Executor& requests,
-    const SharedRegions& regions, const MemoryBudget* budget);
+    const SharedRegions& regions, const MemoryBudget* budget, const RowLimit* limit = nullptr);
 
 }  // namespace tessera::ps

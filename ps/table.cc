@@ -145,6 +145,10 @@ absl::Status Table::CheckRate(double learning_rate_scale) const {
                    spec_.spec().optimizer().learning_rate(), " is a finite float32"));
 }
 
+Table::~Table() {
+  if (limit_ != nullptr) limit_->Remove(&store_);
+}
+
 TableTier* Table::Attach(const TableTier::Options& options) {
   tier_ = std::make_unique<TableTier>(options, &partitions_, expiry_, &store_);
   return tier_.get();
@@ -191,7 +195,10 @@ absl::StatusOr<RowCounts> Table::FindOrMake(absl::Span<const uint64_t> keys, boo
   }
   if (admission_ != nullptr) return PullAdmitted(keys, values, statuses);
   if (tier_ != nullptr) return tier_->FindOrCreate(keys, values, statuses, part);
-  return store_.FindOrCreate(keys, values, statuses, nullptr, part);
+  TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoom(keys, /*may_last=*/true));
+  const RowCounts counts = store_.FindOrCreate(keys, values, statuses, nullptr, part);
+  room.Use(counts.created * room_of_row());
+  return counts;
 }
 
 absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, float* values,
@@ -216,7 +223,9 @@ absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, f
   not_admitted_.fetch_add(counts.not_admitted, std::memory_order_relaxed);
   counts.created = made.size();
   counts.absent = 0;
+  TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoomFor(made.size(), /*may_last=*/true));
   TESSERA_RETURN_IF_ERROR(Make(made));
+  room.Use(made.size() * room_of_row());
   return counts;
 }
 
@@ -241,7 +250,7 @@ absl::Status Table::LookAhead(absl::Span<const uint64_t> keys) {
   // In pieces: between two checks of the room in --memory only a small part of it comes.
   constexpr size_t kPiece = 1 << 14;
   for (size_t begin = 0; begin < keys.size(); begin += kPiece) {
-    TESSERA_RETURN_IF_ERROR(WaitForRoom());
+    TESSERA_RETURN_IF_ERROR(FromTier(tier_->WaitForRoom()));
     std::vector<uint64_t> absent;
     TESSERA_RETURN_IF_ERROR(FromTier(tier_->Bring(keys.subspan(begin, kPiece), absent)));
   }
@@ -286,14 +295,11 @@ absl::StatusOr<std::vector<Table::Gradients>> Table::Admit(absl::Span<const Grad
 }
 
 absl::Status Table::FromTier(const absl::Status& status) const {
+  if (tier_ == nullptr) return status;  // of RowLimit, which names the table
   if (!absl::IsDataLoss(status)) return WithContext(status, absl::StrCat("table ", name()));
   return absl::AbortedError(absl::StrCat(
       "table ", name(), ": ", status.message(),
       "; the disk of --spill-dir is scratch: the job goes on from its last checkpoint"));
-}
-
-absl::Status Table::WaitForRoom() const {
-  return tier_ == nullptr ? absl::OkStatus() : FromTier(tier_->WaitForRoom());
 }
 
 absl::Status Table::Assign(const Gradients& values) {
@@ -313,7 +319,10 @@ absl::Status Table::Assign(const Gradients& values) {
 
 absl::Status Table::AssignFloats(absl::Span<const uint64_t> keys, const float* values) {
   if (tier_ == nullptr) {
-    Count(store_.InsertIfAbsent(keys, values));
+    TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoom(keys, /*may_last=*/false));
+    const RowCounts counts = store_.InsertIfAbsent(keys, values);
+    room.Use(counts.created * room_of_row());
+    Count(counts);
     return absl::OkStatus();
   }
   const auto counts = tier_->InsertIfAbsent(keys, values);
@@ -339,7 +348,15 @@ absl::Status Table::Restore(absl::Span<const RowRecord> rows) {
   if (tier_ != nullptr) {
     return FromTier(tier_->Insert(rows));
   }
+  const auto absent = [&] {
+    std::vector<uint64_t> keys, without_row;
+    for (const RowRecord& row : rows) keys.push_back(row.key);
+    store_.AppendAbsent(keys, without_row);
+    return without_row.size();
+  };
+  TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoom(rows.size(), absent, /*may_last=*/false));
   store_.Insert(rows);
+  room.Use(rows.size() * room_of_row());
   return absl::OkStatus();
 }
 

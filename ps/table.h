@@ -18,6 +18,7 @@
 #include "common/job/wire_type.h"
 #include "ps/admission.h"
 #include "ps/partition_set.h"
+#include "ps/row_limit.h"
 #include "ps/row_optimizer.h"
 #include "ps/row_store.h"
 #include "ps/table_tier.h"
@@ -40,6 +41,7 @@ class Table {
   // INVALID_ARGUMENT names table and field. `partitions` is borrowed and outlives the table.
   static absl::StatusOr<std::unique_ptr<Table>> New(const v1::PsTable& spec, uint64_t seed,
                                                     const PartitionSet* partitions);
+  ~Table();
 
   const std::string& name() const { return spec_.spec().name(); }
   const v1::PsTable& spec() const { return spec_; }
@@ -71,6 +73,9 @@ class Table {
   TableTier* Attach(const TableTier::Options& options);
   bool spills() const { return tier_ != nullptr; }
   bool has_cold_rows() const { return tier_ != nullptr && tier_->stats().cold_rows > 0; }
+  // Bounds the memory of the table's rows, once, before the first row; not beside a tier. `limit`
+  // is borrowed and outlives the table, `job` is for messages.
+  void Limit(RowLimit* limit, std::string job);
   const RowOptimizer& optimizer() const { return *optimizer_; }
 
   // ABORTED: a key of a partition that this ps does not own.
@@ -96,9 +101,10 @@ class Table {
   // Brings rows that are on disk to memory, for a pull that will come; waits for room there.
   absl::Status LookAhead(absl::Span<const uint64_t> keys);
 
-  // RESOURCE_EXHAUSTED: no memory for more rows. Called before a step is applied, which then goes
-  // on to its end.
-  absl::Status WaitForRoom() const;
+  // RESOURCE_EXHAUSTED: no memory for more rows, if `parts` may need some. Called before a step is
+  // applied, which then goes on to its end. FAILED_PRECONDITION, unless the step is `replayed`: as
+  // RowLimit::Refuse's.
+  absl::Status WaitForRoom(absl::Span<const Gradients> parts, bool replayed);
   // Applies one step. The gradients of a key are summed in the order of `parts` (and within one, of
   // its places) and applied once; those of keys that are not admitted are dropped. Changes are
   // added to their rows before. EVERY_ROW: then the other rows move too. The caller has checked the
@@ -188,12 +194,24 @@ class Table {
   // Makes rows for keys that are admitted.
   absl::Status Make(absl::Span<const uint64_t> keys);
 
+  // table_room.cc
+  //
+  // Takes room for rows of all keys that have none; `most` is at least their number. Nothing where
+  // rows are not bounded. Errors as RowLimit::Refuse's.
+  absl::StatusOr<RowLimit::Room> TakeRoom(size_t most, absl::FunctionRef<size_t()> absent,
+                                          bool may_last);
+  absl::StatusOr<RowLimit::Room> TakeRoom(absl::Span<const uint64_t> keys, bool may_last);
+  // Takes room for as many new rows.
+  absl::StatusOr<RowLimit::Room> TakeRoomFor(size_t rows, bool may_last);
+  // What a new row takes, its part of the map included.
+  uint64_t room_of_row() const;
+
   // Pull and Assign with float32 numbers.
   absl::Status PullFloats(absl::Span<const uint64_t> keys, bool read_only, float* values,
                           uint8_t* statuses, RowPart part);
   absl::Status AssignFloats(absl::Span<const uint64_t> keys, const float* values);
 
-  // DATA_LOSS becomes ABORTED: what the tier lost is no loss of a checkpoint's data.
+  // Of a tier DATA_LOSS becomes ABORTED: what the tier lost is no loss of a checkpoint's data.
   absl::Status FromTier(const absl::Status& status) const;
   struct ApplyScratch;
   absl::Status ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
@@ -218,6 +236,8 @@ class Table {
 
   RowStore store_;
   std::unique_ptr<TableTier> tier_;  // null: all rows are in memory
+  RowLimit* limit_ = nullptr;        // null: they may take any memory, or there is a tier
+  std::string job_;                  // with limit_
   std::atomic<uint64_t> hits_ = 0;
   std::atomic<uint64_t> created_ = 0;
   std::atomic<uint64_t> absent_ = 0;
