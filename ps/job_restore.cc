@@ -170,8 +170,7 @@ absl::Status RestoreTables(FileSystem& files, const std::string& folder, bool wa
     const auto read = [&](uint64_t first, absl::Span<RowRecord> records) {
       for (RowRecord& record : records) record = RecordOf(rows, first++, marks, table.dim());
     };
-    table.store().Fill(partition, rows.rows(), read);
-    return absl::OkStatus();
+    return table.Fill(partition, rows.rows(), read);
   }));
   if (warm) return absl::OkStatus();
   for (const v1::CheckpointFile& file : reader->manifest().sightings()) {

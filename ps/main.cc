@@ -87,9 +87,8 @@ int main(int argc, char** argv) {
       app.add_option("--memory", options.memory_bytes,
                      "memory for the whole process, e.g. 8GiB. Rows get what the rest leaves; "
                      "with --spill-dir at least half, and below 256MiB the process exceeds it. "
-                     "Without --spill-dir rows that do not fit are refused, and checkpoint "
-                     "copies, waiting requests, answers and shared memory have an eighth each at "
-                     "most. Default, without --spill-dir: no limit")
+                     "Without --spill-dir rows that do not fit are refused. Default, without "
+                     "--spill-dir: no limit")
           ->transform(tessera::ByteSize(/*least=*/1));
   spill->needs(memory);
   app.add_option("--spill-bytes", options.max_spill_bytes,

@@ -33,19 +33,6 @@ constexpr uint64_t kMaxAheadBytes = 64 << 20;
 constexpr int kAdministrationThreads = 16;
 constexpr uint64_t kMaxAdministrationBytes = 64 << 20;
 
-// Where rows stay in memory nothing makes room for what comes beside them: each of these gets at
-// most this part of it.
-constexpr uint64_t kPartsBesideRows = 8;
-
-void BoundBesideRows(ParameterServer::Options& options) {
-  const uint64_t part = options.memory_bytes / kPartsBesideRows;
-  for (uint64_t* const bytes : {&options.max_queued_bytes, &options.max_unsent_bytes,
-                                &options.max_shared_bytes, &options.max_copied_bytes}) {
-    *bytes = std::min(*bytes, part);
-  }
-  options.max_received_bytes = std::min(options.max_received_bytes, 2 * part);
-}
-
 std::string AdvertisedAddress(const std::string& address, const std::string& host) {
   return host.empty() ? address : absl::StrCat(host, address.substr(address.rfind(':')));
 }
@@ -256,6 +243,9 @@ void ParameterServer::Options::BoundBeside(uint64_t memory) {
   const auto bound = [memory](uint64_t& bytes, uint64_t parts) {
     bytes = std::min(bytes, memory / parts);
   };
+  // The largest message and what is beside it, however little memory there is.
+  constexpr uint64_t kLeastReceived = 64 << 20;
+  max_received_bytes = std::min(max_received_bytes, std::max(memory / 4, kLeastReceived));
   bound(max_queued_bytes, 16);
   bound(max_unsent_bytes, 16);
   bound(max_part_bytes, 16);
@@ -285,7 +275,6 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Start(Options 
     RowLimit::Options limited;
     limited.bytes = options.memory_bytes;
     if (options.memory_of_process) {
-      BoundBesideRows(options);
       limited.resident = [] { return ResidentBytes(); };
       limited.copy_bytes = options.max_copied_bytes;
     }

@@ -35,9 +35,7 @@ class ParameterServer {
     std::string spill_folder;
     // As Spill::Options has them: memory for rows that may spill (not those of dense or EVERY_ROW
     // tables), over all jobs, or for the whole process. Without a spill folder for all rows, as
-    // RowLimit's; 0: however many there are. Of a process then each of max_copied_bytes,
-    // max_queued_bytes, max_unsent_bytes and max_shared_bytes is an eighth of it at most, and
-    // max_received_bytes a quarter.
+    // RowLimit's; 0: however many there are.
     uint64_t memory_bytes = 0;
     bool memory_of_process = false;
     // Most bytes of a job's files in the spill folder.
@@ -72,8 +70,9 @@ class ParameterServer {
     const Clock* clock = nullptr;  // borrowed, outlives the server
 
     // Lowers the bounds of what is beside rows to shares of `memory` bytes for the whole process:
-    // with one job that is at all of them, three eighths, and an eighth that is shared with
-    // workers. Those that are below their share stay.
+    // with one job that is at all of them, three eighths, an eighth that is shared with workers,
+    // and what senders leave unfinished, a quarter with the requests in hand. Those that are below
+    // their share stay.
     void BoundBeside(uint64_t memory);
   };
 

@@ -360,6 +360,15 @@ absl::Status Table::Restore(absl::Span<const RowRecord> rows) {
   return absl::OkStatus();
 }
 
+absl::Status Table::Fill(
+    PartitionId partition, uint64_t rows,
+    absl::FunctionRef<void(uint64_t first, absl::Span<RowRecord> records)> read) {
+  TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoomFor(rows, /*may_last=*/false));
+  store_.Fill(partition, rows, read);
+  room.Use(rows * room_of_row());
+  return absl::OkStatus();
+}
+
 absl::Status Table::Expire(uint64_t applied_steps) {
   if (!expiry_.active()) return absl::OkStatus();
   if (tier_ != nullptr) {

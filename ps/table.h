@@ -113,6 +113,9 @@ class Table {
 
   absl::Status Assign(const Gradients& values);
   absl::Status Restore(absl::Span<const RowRecord> rows);
+  // As RowStore::Fill, of a table of embeddings without a tier.
+  absl::Status Fill(PartitionId partition, uint64_t rows,
+                    absl::FunctionRef<void(uint64_t first, absl::Span<RowRecord> records)> read);
 
   // A cut of all the table's rows, and of its sightings: see RowStore and TableTier. The store's
   // VisitCut has its rows in memory, VisitCutBelow those on disk; ABORTED as Pull.
