@@ -103,7 +103,8 @@ absl::Status Separator(v1::DataFormat format, const std::string& separator,
 }
 
 // Checks fields that only some roles use.
-absl::Status Belongings(const v1::ColumnSpec& column, const std::string& path) {
+absl::Status Belongings(v1::DataFormat format, const v1::ColumnSpec& column,
+                        const std::string& path) {
   const auto only = [&](bool set, bool allowed, absl::string_view field,
                         absl::string_view whose) -> absl::Status {
     if (!set || allowed) return absl::OkStatus();
@@ -129,6 +130,11 @@ absl::Status Belongings(const v1::ColumnSpec& column, const std::string& path) {
   if (!sequence && column.max_length() != 0) {
     return Wrong(path + ".max_length",
                  "belongs to columns whose pooling is sequence; leave it out");
+  }
+  if (column.max_length() > 1 && column.separator().empty() && format != v1::LIBSVM) {
+    return Wrong(path + ".separator", "missing, and without it a field of '", column.name(),
+                 "' holds one id, not a sequence; expected the character between the ids, such as "
+                 "'|'");
   }
   if (!column.key_space().empty() && !(sparse && column.type() == v1::STRING)) {
     return Wrong(path + ".key_space",
@@ -164,7 +170,7 @@ absl::Status Column(const v1::JobSpec& spec, const std::set<std::string>& tables
     return Wrong(path + ".role", "missing for column '", column.name(),
                  "'; expected label, dense, sparse, weight or ignored");
   }
-  TESSERA_RETURN_IF_ERROR(Belongings(column, path));
+  TESSERA_RETURN_IF_ERROR(Belongings(spec.data().format(), column, path));
   TESSERA_RETURN_IF_ERROR(Type(column, path));
   if (column.role() == v1::SPARSE) TESSERA_RETURN_IF_ERROR(Lookups(spec, column, tables, path));
   if (!column.separator().empty()) {

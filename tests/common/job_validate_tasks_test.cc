@@ -117,6 +117,11 @@ TEST(ValidateTasks, NamesWhatIsWrongAndWhere) {
       {[=](auto& s) { model(s)->set_ema_decay(1); }, "model.ema_decay", "below 1"},
       {[=](auto& s) { column(s, 3)->set_pooling(v1::SEQUENCE); }, "data.columns[3].max_length",
        "expected 1 .. 1024"},
+      {[=](auto& s) {
+         column(s, 3)->set_pooling(v1::SEQUENCE);
+         column(s, 3)->set_max_length(2);
+       },
+       "data.columns[3].separator", "a field of 'user' holds one id, not a sequence"},
       {[=](auto& s) { column(s, 3)->set_max_length(5); }, "data.columns[3].max_length",
        "belongs to columns whose pooling is sequence"},
       {[=](auto& s) { metric(s, "auc"); }, "evaluation.metrics[0]",

@@ -412,7 +412,8 @@ TEST(CheckJob, WarnsOfColumnsThatNothingReads) {
   };
   EXPECT_THAT(warnings(Job()), testing::IsEmpty());
   EXPECT_THAT(
-      warnings(Job("item, role: sparse,", "item, role: sparse, pooling: sequence, max_length: 9,")),
+      warnings(Job("item, role: sparse,",
+                   "item, role: sparse, separator: \"|\", pooling: sequence, max_length: 9,")),
       testing::ElementsAre(testing::StartsWith(
           "data.columns: column item is read by nothing in the model; its pooling is sequence")));
   // Of a table and of the dense columns, layers may cut out single columns.
