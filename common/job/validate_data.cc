@@ -69,13 +69,17 @@ std::vector<std::string> TableNames(const v1::JobSpec& spec) {
   return names;
 }
 
+bool IsGroup(const v1::JobSpec& spec, const v1::ColumnSpec& column) {
+  return column.name() == spec.model().group_by() || column.name() == spec.evaluation().group_by();
+}
+
 // `tables`: the tables' names.
 absl::Status Lookups(const v1::JobSpec& spec, const v1::ColumnSpec& column,
                      const std::set<std::string>& tables, const std::string& path) {
-  if (column.table().empty()) {
+  if (column.table().empty() && !IsGroup(spec, column)) {
     return Wrong(path + ".table",
-                 "missing; a sparse column names the table (or tables) that its "
-                 "ids are looked up in; ",
+                 "missing; a sparse column names the table (or tables) that its ids are looked up "
+                 "in, unless it is that of model.group_by or evaluation.group_by; ",
                  SuggestName("", TableNames(spec)));
   }
   std::set<std::string> seen;
@@ -313,11 +317,12 @@ absl::Status Data(const v1::JobSpec& spec) {
       return Wrong(path + ".name", "'", column.name(), "' is the name of data.columns[",
                    other->second, "] too; names must differ");
     }
-    features += column.role() == v1::DENSE || column.role() == v1::SPARSE;
+    features += column.role() == v1::DENSE || !column.table().empty();
   }
   TESSERA_RETURN_IF_ERROR(Targets(spec));
   if (features == 0) {
-    return Wrong("data.columns", "none has the role dense or sparse; a model needs an input");
+    return Wrong("data.columns",
+                 "none has the role dense, or sparse and a table; a model needs an input");
   }
   if (data.format() == v1::LIBSVM) TESSERA_RETURN_IF_ERROR(Libsvm(data));
   if (data.train().files().empty()) {

@@ -153,8 +153,12 @@ TEST_F(TasksTest, LossesOfRankingOrderTheSamplesOfAGroup) {
     std::vector<std::string> overrides = common;
     overrides.push_back(std::string("model.loss=") + loss);
     v1::JobSpec spec = Behaviour(overrides);
+    const auto in_a_table = Test(RunHere(std::string(loss) + "-table", spec, 1));
+    spec.mutable_data()->mutable_columns(1)->clear_table();  // the ids only say who is compared
+    spec.mutable_tables()->DeleteSubrange(0, 1);
     const v1::JobStatus status = RunHere(loss, spec, 1);
     const auto test = Test(status);
+    EXPECT_EQ(test, in_a_table);
     v1::JobSpec untrained = spec;
     untrained.mutable_train()->set_steps(1);
     const auto before = Test(RunHere(std::string(loss) + "-untrained", untrained, 1));

@@ -162,6 +162,31 @@ TEST(ValidateTasks, LossesOfRankingNeedGroups) {
   EXPECT_THAT(std::string(ValidateJobSpec(spec).message()), HasSubstr("did you mean \"user\"?"));
 }
 
+TEST(ValidateTasks, AColumnThatSaysTheGroupsNeedsNoTable) {
+  v1::JobSpec spec = Ranking(v1::LISTWISE_SOFTMAX);
+  v1::ColumnSpec* const item = spec.mutable_data()->add_columns();
+  item->set_name("item");
+  item->set_role(v1::SPARSE);
+  item->add_table("embedding");
+  spec.mutable_data()->mutable_columns(3)->clear_table();
+  EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
+
+  v1::JobSpec measured = TwoTasks();
+  *measured.mutable_data()->add_columns() = *item;
+  measured.mutable_data()->mutable_columns(3)->clear_table();
+  EXPECT_THAT(std::string(ValidateJobSpec(measured).message()),
+              StartsWith("data.columns[3].table: missing; "));
+  measured.mutable_evaluation()->add_metrics("gauc/click");
+  measured.mutable_evaluation()->set_group_by("user");
+  EXPECT_EQ(ValidateJobSpec(measured), absl::OkStatus());
+
+  // It is no input of the model.
+  spec.mutable_data()->mutable_columns()->RemoveLast();
+  spec.clear_tables();
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),
+              HasSubstr("none has the role dense, or sparse and a table"));
+}
+
 TEST(ValidateTasks, LibsvmHasOneLabelAndNoWeights) {
   v1::JobSpec spec = TwoTasks();
   spec.mutable_data()->set_format(v1::LIBSVM);
