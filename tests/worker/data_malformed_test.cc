@@ -94,12 +94,14 @@ TEST(DataMalformedTest, BadRecordsAreCountedWithTheirPlaceAndTheOthersRead) {
        kCsv,
        "a.csv",
        head + "1,2,-3\n0,1,1\n",
-       {"a.csv:3: column \"user\": \"-3\" is negative; expected an id in 0 .. 2^63-1"}},
+       {"a.csv:3: column \"user\": \"-3\" is negative; expected an id in 0 .. 2^63-1 (or "
+        "give the column type: string)"}},
       {"id 2^63",
        kCsv,
        "a.csv",
        head + "1,2,9223372036854775808\n0,1,1\n",
-       {"column \"user\": \"9223372036854775808\" is above 2^63-1"}},
+       {"column \"user\": \"9223372036854775808\" is above 2^63-1; expected an id in "
+        "0 .. 2^63-1 (or give the column type: string)"}},
       {"id beyond 2^64",
        kCsv,
        "a.csv",

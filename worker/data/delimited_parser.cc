@@ -211,7 +211,9 @@ class DelimitedParser final : public RecordParser {
       return absl::OkStatus();
     }
     uint64_t key = 0;
-    if (const char* wrong = ParseIntegerKey(value, &key)) return WrongValue(column, value, wrong);
+    if (const char* wrong = ParseIntegerKey(value, &key)) {
+      return WrongValue(column, value, absl::StrCat(wrong, " (or give the column type: string)"));
+    }
     keys->push_back(key);
     return absl::OkStatus();
   }
