@@ -176,11 +176,9 @@ struct GroupRuns {
 
 // The files that a split's patterns match. Opens each and reads a few of its records for `runs` and
 // `seen`.
-absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
-                                                    const std::string& data_root,
-                                                    const v1::SplitSpec& split,
-                                                    const std::string& path, GroupRuns* runs,
-                                                    DataSeen* seen) {
+absl::StatusOr<std::vector<std::string>> CheckFiles(
+    worker::DataSource& source, const std::string& data_root, const v1::SplitSpec& split,
+    const std::string& path, uint64_t max_bad_records, GroupRuns* runs, DataSeen* seen) {
   std::set<std::string> files;
   for (int i = 0; i < split.files_size(); ++i) {
     auto matched = worker::ExpandPattern(PosixFileSystem(), data_root, split.files(i));
@@ -210,6 +208,12 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(worker::DataSource& source,
         return absl::InvalidArgumentError(
             absl::StrCat(path, ".files[", i, "]: none of the first ", range.end(),
                          " records can be read: ", records->first_bad));
+      }
+      if (records->bad_records > max_bad_records) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ".files[", i, "]: ", records->bad_records, " of the first ",
+                         range.end(), " records cannot be read, and data.max_bad_records allows ",
+                         max_bad_records, "; the first: ", records->first_bad));
       }
       runs->Add(records->batch);
       seen->Add(source.schema(), records->batch);
@@ -278,8 +282,8 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
     if (name == "train") {
       runs.column = worker::FindGroupColumn((*source)->schema(), spec.model().group_by());
     }
-    auto files =
-        CheckFiles(**source, *options.data_root, *split, absl::StrCat("data.", name), &runs, &seen);
+    auto files = CheckFiles(**source, *options.data_root, *split, absl::StrCat("data.", name),
+                            spec.data().max_bad_records(), &runs, &seen);
     TESSERA_RETURN_IF_ERROR(job.sources.Locate(files.status()));
     report.splits.push_back({name, *std::move(files)});
     if (!runs.HardlyAny()) continue;

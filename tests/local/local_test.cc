@@ -303,6 +303,15 @@ TEST(CheckJob, OpensTheFilesOfTheData) {
   folder.Write("train.csv", "label,price,user,item\nx,0.5,3,4\n");
   EXPECT_THAT(std::string(CheckJob(Job(), options).status().message()),
               HasSubstr("none of the first 1 records can be read: "));
+  folder.Write("train.csv", "label,price,user,item\n1,,3,4\n0,0.25,5,6\n1,,3,4\n");
+  EXPECT_THAT(
+      std::string(CheckJob(Job(), options).status().message()),
+      testing::AllOf(
+          testing::StartsWith("job.yaml:10: data.train.files[0]: 2 of the first 3 records cannot "
+                              "be read, and data.max_bad_records allows 0; the first: "),
+          HasSubstr("column \"price\": is empty")));
+  EXPECT_TRUE(
+      CheckJob(Job("  header: true", "  header: true\n  max_bad_records: 2"), options).ok());
   options.data_root = folder / "none";
   EXPECT_EQ(CheckJob(Job(), options).status().code(), absl::StatusCode::kNotFound);
 }
