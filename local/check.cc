@@ -16,6 +16,7 @@
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
 #include "cuda/dense/products.h"
+#include "local/data_warnings.h"
 #include "worker/batch_pipeline.h"
 #include "worker/data/data_source.h"
 #include "worker/data/glob.h"
@@ -174,11 +175,17 @@ struct GroupRuns {
   bool HardlyAny() const { return 10 * records < 11 * runs; }
 };
 
+// What is gathered from the first records of files.
+struct Seen {
+  DataSeen data;
+  ColumnsSeen columns;
+};
+
 // The files that a split's patterns match. Opens each and reads a few of its records for `runs` and
 // `seen`.
 absl::StatusOr<std::vector<std::string>> CheckFiles(
     worker::DataSource& source, const std::string& data_root, const v1::SplitSpec& split,
-    const std::string& path, uint64_t max_bad_records, GroupRuns* runs, DataSeen* seen) {
+    const std::string& path, uint64_t max_bad_records, GroupRuns* runs, Seen* seen) {
   std::set<std::string> files;
   for (int i = 0; i < split.files_size(); ++i) {
     auto matched = worker::ExpandPattern(PosixFileSystem(), data_root, split.files(i));
@@ -216,10 +223,11 @@ absl::StatusOr<std::vector<std::string>> CheckFiles(
                          max_bad_records, "; the first: ", records->first_bad));
       }
       runs->Add(records->batch);
-      seen->Add(source.schema(), records->batch);
+      seen->data.Add(source.schema(), records->batch);
+      seen->columns.Add(records->batch);
     }
   }
-  seen->AddSplit(split_records);
+  seen->data.AddSplit(split_records);
   return std::vector<std::string>(files.begin(), files.end());
 }
 
@@ -234,6 +242,20 @@ std::vector<std::string> WarningsOfColumns(const v1::JobSpec& spec, const worker
         column.pooling() == v1::SEQUENCE
             ? "; its pooling is sequence, which models of behaviour read, and layers that name it"
             : ""));
+  }
+  return warnings;
+}
+
+// One for each file that is trained, the first split, and measured, another.
+std::vector<std::string> WarningsOfSplits(const std::vector<CheckReport::Split>& splits) {
+  std::vector<std::string> warnings;
+  const std::vector<std::string>& trained = splits[0].files;
+  for (size_t i = 1; i < splits.size(); ++i) {
+    for (const std::string& file : splits[i].files) {
+      if (std::find(trained.begin(), trained.end(), file) == trained.end()) continue;
+      warnings.push_back(absl::StrCat("data.", splits[i].name, ".files: ", file,
+                                      " is a file of data.", splits[0].name, ", too"));
+    }
   }
   return warnings;
 }
@@ -258,6 +280,9 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
   report.layers = (*model)->graph().Layers();
   report.options.assign((*model)->options().begin(), (*model)->options().end());
   report.warnings = WarningsOfColumns(spec, **model);
+  for (std::string& warning : WarningsOfTargets(spec)) {
+    report.warnings.push_back(std::move(warning));
+  }
   if (!options.data_root.has_value() || !options.read_data) {
     report.memory = Estimate(spec, **model, options, DataSeen());
     return report;
@@ -273,7 +298,7 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
   source_options.labels = worker::LabelFormsOf(spec, **model);
   auto source = worker::DataSource::Open(spec.data(), source_options, PosixFileSystem());
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(source.status()));
-  DataSeen seen;
+  Seen seen{DataSeen(), ColumnsSeen(spec)};
   for (const auto& [name, split] :
        {std::pair<std::string, const v1::SplitSpec*>{"train", &spec.data().train()},
         {"validation", &spec.data().validation()},
@@ -292,10 +317,16 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
         spec.model().group_by(), " (model.group_by), and so few will meet others to be compared ",
         "with in a batch; sort the files by it"));
   }
-  report.memory = Estimate(spec, **model, options, seen);
+  for (std::string& warning : WarningsOfSplits(report.splits)) {
+    report.warnings.push_back(std::move(warning));
+  }
+  for (std::string& warning : seen.columns.Warnings()) {
+    report.warnings.push_back(std::move(warning));
+  }
+  report.memory = Estimate(spec, **model, options, seen.data);
   // Only a warning: the sizes take ids as distinct, and an id that a batch has twice counts once.
   if (const absl::Status push =
-          ValidatePush(spec, options.workers, options.ps, seen.IdsOfARecord());
+          ValidatePush(spec, options.workers, options.ps, seen.data.IdsOfARecord());
       !push.ok()) {
     report.warnings.push_back(absl::StrCat(push.message(), ", if no id comes twice in them"));
   }

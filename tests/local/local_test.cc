@@ -436,6 +436,114 @@ TEST(CheckJob, WarnsOfColumnsThatNothingReads) {
               testing::IsEmpty());
 }
 
+// A history of strings beside the numbers of its items, for DIN.
+LoadedJob Behaviour(const std::string& from = "", const std::string& to = "") {
+  std::string text = R"(name: clicks
+data:
+  format: csv
+  header: true
+  columns:
+    - {name: label, role: label}
+    - {name: item, role: sparse, table: emb}
+    - {name: shop, role: sparse, table: emb, type: string}
+    - {name: items, role: sparse, table: emb, separator: "|", pooling: sequence, max_length: 4}
+    - {name: shops, role: sparse, table: emb, type: string, key_space: shop, separator: ";",
+       pooling: sequence, max_length: 4}
+  train: {files: train.csv}
+tables:
+  - {name: emb, dim: 2, initializer: {constant: {value: 0}}, optimizer: {learning_rate: 1, sgd: {}}}
+model:
+  name: din
+  options: {sequence: [items, shops], target: [item, shop]}
+  optimizer: {learning_rate: 0.001, adam: {}}
+train: {batch_size: 64, epochs: 1}
+)";
+  if (!from.empty()) text.replace(text.find(from), from.size(), to);
+  absl::StatusOr<LoadedJob> job = ParseJobYaml(text, "job.yaml");
+  EXPECT_TRUE(job.ok()) << job.status();
+  return *std::move(job);
+}
+
+TEST(CheckJob, WarnsOfSequencesWhoseTargetsHaveOtherKeys) {
+  EXPECT_THAT(CheckJob(Behaviour(), {})->warnings, testing::IsEmpty());
+  EXPECT_THAT(CheckJob(Behaviour("key_space: shop, ", ""), {})->warnings,
+              testing::ElementsAre(
+                  "model.options.sequence: the ids of shops are strings of the key space shops, "
+                  "those of its target shop strings of the key space shop, and equal ids have "
+                  "different rows; give shops key_space: shop"));
+  EXPECT_THAT(
+      CheckJob(Behaviour("item, role: sparse,", "item, role: sparse, type: string,"), {})->warnings,
+      testing::ElementsAre(testing::AllOf(HasSubstr("the ids of items are numbers, "),
+                                          HasSubstr("give both columns one type"))));
+}
+
+TEST(CheckJob, WarnsOfSequencesThatTheFilesHaveNot) {
+  Folder folder;
+  CheckOptions options;
+  options.data_root = folder / ".";
+  const auto write = [&](int records, const std::string& shops, const std::string& last) {
+    std::string text = "label,item,shop,items,shops\n";
+    for (int i = 1; i < records; ++i) absl::StrAppend(&text, i % 2, ",1,a,1|2|3,", shops, "\n");
+    folder.Write("train.csv", absl::StrCat(text, "0,1,a,", last, "\n"));
+  };
+  const auto warnings = [&] {
+    const auto report = CheckJob(Behaviour(), options);
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? report->warnings : std::vector<std::string>();
+  };
+  // Of longer sequences the last 4 count.
+  write(101, "a;b;c", "1|2|3|4|5,a;b;c;d");
+  EXPECT_THAT(warnings(), testing::IsEmpty());
+  write(101, "a;b;c", "1|2|3,a;;c");
+  EXPECT_THAT(warnings(), testing::ElementsAre(HasSubstr(
+                              "items and shops are read place by place, and in 1 of the first 101 "
+                              "records they have different numbers of ids")));
+  // One id each may be chance among few records.
+  write(99, "a b c", ",");
+  EXPECT_THAT(warnings(), testing::ElementsAre(HasSubstr("items and shops")));
+  write(101, "a b c", ",");
+  EXPECT_THAT(warnings(), testing::ElementsAre(
+                              HasSubstr("column shops has never more than one id in the first 100 "
+                                        "records that have any; does ';' part them (separator)?"),
+                              HasSubstr("items and shops")));
+}
+
+TEST(CheckJob, WarnsOfNumbersThatAreTooLarge) {
+  Folder folder;
+  CheckOptions options;
+  options.data_root = folder / ".";
+  folder.Write("train.csv", "label,price,user,item\n1,1e6,3,4\n0,-3.5,5,6\n");
+  EXPECT_THAT(CheckJob(Job(), options)->warnings, testing::IsEmpty());
+  folder.Write("train.csv", "label,price,user,item\n1,1,3,4\n0,-1700000000,5,6\n");
+  EXPECT_THAT(
+      CheckJob(Job(), options)->warnings,
+      testing::ElementsAre("data.columns: column price has numbers as large as 1.7e+09, which "
+                           "the model takes as they are; scale them in the data, or give the "
+                           "column transform: log1p"));
+  const LoadedJob log = Job("price, role: dense", "price, role: dense, transform: log1p");
+  EXPECT_THAT(CheckJob(log, options)->warnings, testing::IsEmpty());
+}
+
+TEST(CheckJob, WarnsOfFilesThatAreTrainedAndMeasured) {
+  Folder folder;
+  CheckOptions options;
+  options.data_root = folder / ".";
+  for (const char* name : {"a.csv", "b.csv", "c.csv"}) {
+    folder.Write(name, "label,price,user,item\n1,1,3,4\n");
+  }
+  const auto warnings = [&](const std::string& splits) {
+    return CheckJob(Job("  train: {files: train.csv}", splits), options)->warnings;
+  };
+  EXPECT_THAT(warnings("  train: {files: a.csv}\n  validation: {files: b.csv}\n"
+                       "  test: {files: b.csv}"),
+              testing::IsEmpty());
+  EXPECT_THAT(warnings("  train: {files: '*.csv'}\n  validation: {files: b.csv}\n"
+                       "  test: {files: [b.csv, c.csv]}"),
+              testing::ElementsAre("data.validation.files: b.csv is a file of data.train, too",
+                                   "data.test.files: b.csv is a file of data.train, too",
+                                   "data.test.files: c.csv is a file of data.train, too"));
+}
+
 TEST(CheckJob, ListsTheModelsOptionsAndLayers) {
   const auto report = CheckJob(Job(), {});
   ASSERT_TRUE(report.ok()) << report.status();

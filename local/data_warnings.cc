@@ -1,0 +1,142 @@
+#include "local/data_warnings.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/defaults.h"
+
+namespace tessera::local {
+namespace {
+
+// The columns that an option of the model names; empty: none.
+std::vector<std::string> ColumnsOf(const v1::ModelSpec& model, const std::string& option) {
+  const auto found = model.options().fields().find(option);
+  if (found == model.options().fields().end()) return {};
+  if (!found->second.has_list_value()) return {found->second.string_value()};
+  std::vector<std::string> columns;
+  for (const auto& value : found->second.list_value().values()) {
+    columns.push_back(value.string_value());
+  }
+  return columns;
+}
+
+const v1::ColumnSpec* FindSparse(const v1::JobSpec& spec, const std::string& name) {
+  for (const v1::ColumnSpec& column : spec.data().columns()) {
+    if (column.name() == name && column.role() == v1::SPARSE) return &column;
+  }
+  return nullptr;
+}
+
+// "strings of the key space item", "numbers"
+std::string KindOfKeys(const v1::ColumnSpec& column) {
+  return TypeOf(column) == v1::STRING
+             ? absl::StrCat("strings of the key space ", KeySpaceOf(column))
+             : "numbers";
+}
+
+}  // namespace
+
+std::vector<std::string> WarningsOfTargets(const v1::JobSpec& spec) {
+  const std::vector<std::string> sequences = ColumnsOf(spec.model(), "sequence");
+  const std::vector<std::string> targets = ColumnsOf(spec.model(), "target");
+  std::vector<std::string> warnings;
+  for (size_t i = 0; i < std::min(sequences.size(), targets.size()); ++i) {
+    const v1::ColumnSpec* const sequence = FindSparse(spec, sequences[i]);
+    const v1::ColumnSpec* const target = FindSparse(spec, targets[i]);
+    if (sequence == nullptr || target == nullptr) continue;
+    if (KindOfKeys(*sequence) == KindOfKeys(*target)) continue;
+    const bool strings = TypeOf(*sequence) == v1::STRING && TypeOf(*target) == v1::STRING;
+    warnings.push_back(absl::StrCat(
+        "model.options.sequence: the ids of ", sequences[i], " are ", KindOfKeys(*sequence),
+        ", those of its target ", targets[i], " ", KindOfKeys(*target),
+        ", and equal ids have different rows; ",
+        strings ? absl::StrCat("give ", sequences[i], " key_space: ", KeySpaceOf(*target))
+                : "give both columns one type"));
+  }
+  return warnings;
+}
+
+ColumnsSeen::ColumnsSeen(const v1::JobSpec& spec) {
+  std::vector<std::string> sparse;
+  size_t dense_width = 0;
+  for (const v1::ColumnSpec& column : spec.data().columns()) {
+    if (column.role() == v1::DENSE) {
+      const bool libsvm = spec.data().format() == v1::LIBSVM;
+      const size_t width = libsvm ? column.index_end() - column.index_begin() : 1;
+      numbers_.push_back({&column, dense_width, dense_width + width});
+      dense_width += width;
+    }
+    if (column.role() != v1::SPARSE) continue;
+    // A sequence of one row keeps one id of a field.
+    const bool one = column.pooling() == v1::SEQUENCE && column.max_length() == 1;
+    if (!column.separator().empty() && !one) lists_.push_back({&column, sparse.size()});
+    sparse.push_back(column.name());
+  }
+  for (const char* option : {"sequence", "negative"}) {
+    const std::vector<std::string> columns = ColumnsOf(spec.model(), option);
+    for (size_t i = 1; i < columns.size(); ++i) {
+      const auto first = std::find(sparse.begin(), sparse.end(), columns[0]);
+      const auto other = std::find(sparse.begin(), sparse.end(), columns[i]);
+      if (first == sparse.end() || other == sparse.end()) continue;
+      pairs_.push_back({columns[0], columns[i], static_cast<size_t>(first - sparse.begin()),
+                        static_cast<size_t>(other - sparse.begin())});
+    }
+  }
+}
+
+void ColumnsSeen::Add(const worker::Batch& batch) {
+  records_ += batch.size;
+  const auto ids = [&batch](size_t sparse_index, uint32_t row) {
+    const std::vector<uint32_t>& offsets = batch.sparse[sparse_index].offsets;
+    return offsets[row + 1] - offsets[row];
+  };
+  for (uint32_t row = 0; row < batch.size; ++row) {
+    for (Lists& lists : lists_) {
+      lists.filled += ids(lists.sparse_index, row) > 0;
+      lists.several += ids(lists.sparse_index, row) > 1;
+    }
+    for (Pair& pair : pairs_) {
+      pair.unequal += ids(pair.first_index, row) != ids(pair.other_index, row);
+    }
+    const float* const dense = batch.dense.data() + row * batch.dense_width();
+    for (Numbers& numbers : numbers_) {
+      for (size_t i = numbers.begin; i < numbers.end; ++i) {
+        numbers.largest = std::max(numbers.largest, std::fabs(dense[i]));
+      }
+    }
+  }
+}
+
+std::vector<std::string> ColumnsSeen::Warnings() const {
+  // So many records with an id, and never two, are no chance.
+  constexpr uint64_t kEnough = 100;
+  // Times and amounts are beyond it; what is counted or measured for a network rarely is.
+  constexpr float kLarge = 1e6f;
+  std::vector<std::string> warnings;
+  for (const Lists& lists : lists_) {
+    if (lists.filled < kEnough || lists.several > 0) continue;
+    warnings.push_back(absl::StrCat("data.columns: column ", lists.column->name(),
+                                    " has never more than one id in the first ", lists.filled,
+                                    " records that have any; does '", lists.column->separator(),
+                                    "' part them (separator)?"));
+  }
+  for (const Pair& pair : pairs_) {
+    if (pair.unequal == 0) continue;
+    warnings.push_back(absl::StrCat("model.options: ", pair.first, " and ", pair.other,
+                                    " are read place by place, and in ", pair.unequal,
+                                    " of the first ", records_,
+                                    " records they have different numbers of ids; an id that is "
+                                    "left out moves those behind it"));
+  }
+  for (const Numbers& numbers : numbers_) {
+    if (numbers.largest <= kLarge) continue;
+    warnings.push_back(absl::StrCat(
+        "data.columns: column ", numbers.column->name(), " has numbers as large as ",
+        numbers.largest, ", which the model takes as they are; scale them in the data",
+        numbers.column->transform() == v1::LOG1P ? "" : ", or give the column transform: log1p"));
+  }
+  return warnings;
+}
+
+}  // namespace tessera::local
