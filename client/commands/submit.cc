@@ -32,7 +32,10 @@ absl::StatusOr<v1::SubmitRequest> Request(const Submit& submit, const CommandCon
   if (!valid.ok()) return valid;
   // A network in a file is read by the workers.
   if (context.check_job != nullptr && job->spec.model().onnx_file().empty()) {
-    TESSERA_RETURN_IF_ERROR(context.check_job(*job));
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> warnings, context.check_job(*job));
+    for (const std::string& warning : warnings) {
+      std::fprintf(context.err, "warning: %s\n", warning.c_str());
+    }
   }
   return request;
 }

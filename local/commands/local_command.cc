@@ -44,6 +44,7 @@ struct Prepared {
   LocalRun::Options run;
   std::unique_ptr<FolderLock> lock;
   std::map<std::string, BestPossible> best;
+  std::vector<std::string> warnings;  // CheckReport::warnings
 };
 
 absl::StatusOr<std::string> WorkFolder(const Local& local, const std::string& job_name) {
@@ -80,7 +81,8 @@ absl::StatusOr<Prepared> Prepare(const Local& local) {
                               .read_data = false,
                               .ps = request.ps(),
                               .workers = request.workers()};
-  TESSERA_RETURN_IF_ERROR(CheckJob(job, check).status());
+  TESSERA_ASSIGN_OR_RETURN(CheckReport report, CheckJob(job, check));
+  prepared.warnings = std::move(report.warnings);
   ClusterOptions& cluster = prepared.run.cluster;
   TESSERA_ASSIGN_OR_RETURN(cluster.data_root, ExistingFolder("--data", local.data));
   if (!local.truth.empty()) {
@@ -169,6 +171,7 @@ void Run(const Local& local, CommandContext& context) {
     absl::MutexLock lock(&mu);
     display.Say(text);
   };
+  for (const std::string& warning : prepared->warnings) say(absl::StrCat("warning: ", warning));
   say(absl::StrCat("starting 1 master, ", local.ps, " ps, ", local.workers,
                    local.workers == 1 ? " worker" : " workers",
                    local.in_process ? " in this process" : " as separate processes",

@@ -60,6 +60,15 @@ TEST_F(CommandsTest, SubmitRefusesABadJobBeforeTheMasterSeesIt) {
   EXPECT_TRUE(master_.service.submitted().empty());
 }
 
+TEST_F(CommandsTest, SubmitSaysTheWarningsOfTheCheck) {
+  check_job_ = [](const LoadedJob&) {
+    return std::vector<std::string>{"column price is read by nothing", "and another"};
+  };
+  EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--output", "json"}), 0) << err_;
+  EXPECT_THAT(err_, HasSubstr("warning: column price is read by nothing\nwarning: and another\n"));
+  EXPECT_EQ(nlohmann::json::parse(out_)["job_id"], "clicks-1");
+}
+
 TEST_F(CommandsTest, SubmitWatchEndsWithTheJobsExitCode) {
   master_.service.SetStreams({{Job(v1::RUNNING), Job(v1::FAILED)}});
   EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--watch", "--output", "json"}), 1);

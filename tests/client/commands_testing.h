@@ -75,7 +75,7 @@ train: {batch_size: 256, epochs: 2}
 
   FakeMaster master_;
   std::filesystem::path folder_, job_;
-  std::function<absl::Status(const LoadedJob&)> check_job_;
+  std::function<absl::StatusOr<std::vector<std::string>>(const LoadedJob&)> check_job_;
   std::function<void(CLI::App&, CommandContext&)> add_ = [](CLI::App&, CommandContext&) {};
   std::string out_, err_;
 };

@@ -341,6 +341,14 @@ TEST_F(LocalCommandsTest, LocalShowsProgressAndWhatToDoNext) {
   EXPECT_THAT(out_, HasSubstr("next:\n  tessera predict "));
 }
 
+TEST_F(LocalCommandsTest, LocalSaysTheWarningsOfCheck) {
+  ASSERT_EQ(RunLocal("run", {"--set", "data.columns.c7.pooling=sequence", "--set",
+                             "data.columns.c7.max_length=1"}),
+            0)
+      << err_;
+  EXPECT_THAT(err_, HasSubstr("warning: data.columns: column c7 is read by nothing in the model"));
+}
+
 TEST_F(LocalCommandsTest, LocalStartsFromAnEarlierRun) {
   ASSERT_EQ(RunLocal("first", {"--output", "json"}), 0) << err_;
   const std::string checkpoint = LastObject()["checkpoint"];
