@@ -280,6 +280,14 @@ TEST(CheckJob, NamesTheLineOfAWrongModel) {
               testing::StartsWith("job.yaml:22: model.options.hiden: "));
   EXPECT_THAT(message(Job("{hidden: [16]}", "{dropout: 2}")),
               testing::StartsWith("job.yaml:22: model.options.dropout: "));
+  EXPECT_THAT(
+      message(Job("name: linear\n    dim: 1", "name: linear\n    dim: 2")),
+      testing::StartsWith("job.yaml:21: model.name: model \"deepfm\": its linear part reads"));
+  EXPECT_THAT(message(Job("name: deepfm\n  options: {hidden: [16]}",
+                          "name: layers\n  layers: [{name: o, op: linear, inputs: price, options: "
+                          "{units: 3}}]")),
+              testing::StartsWith("job.yaml:20: model: the model's output \"o\" has the shape "
+                                  "[batch, 3], expected [batch, 1], one logit a sample (several "));
   EXPECT_THAT(message(Job("batch_size: 64", "batch_size: 0")),
               testing::StartsWith("job.yaml:24: train.batch_size: "));
 }

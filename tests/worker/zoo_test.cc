@@ -271,10 +271,25 @@ TEST(Zoo, SaysWhatABehaviourLacks) {
   v1::JobSpec spec = TinyJob("din");
   auto& fields = *spec.mutable_model()->mutable_options()->mutable_fields();
   fields["sequence"].set_string_value("c0");
-  EXPECT_THAT(ErrorOf(spec), HasSubstr("no column \"c0\" has the pooling sequence; known are s"));
+  EXPECT_THAT(ErrorOf(spec), StartsWith("model.options.sequence: no column \"c0\" has the pooling "
+                                        "sequence; known are s"));
   fields["sequence"].set_string_value("s");
   fields["target"].set_string_value("s");
-  EXPECT_THAT(ErrorOf(spec), HasSubstr("\"s\" and the sequence \"s\" share no table"));
+  EXPECT_THAT(
+      ErrorOf(spec),
+      StartsWith("model.options.target: the pooling of \"s\" is sequence, expected a column "
+                 "of one vector; known are c0"));
+  fields["target"].set_string_value("c9");
+  EXPECT_THAT(ErrorOf(spec),
+              StartsWith("model.options.target: no sparse column \"c9\" reads a table "
+                         "of embeddings; "));
+  v1::JobSpec apart = spec;
+  *apart.add_tables() = apart.tables(1);
+  apart.mutable_tables(2)->set_name("other");
+  apart.mutable_data()->mutable_columns(apart.data().columns_size() - 1)->set_table(0, "other");
+  (*apart.mutable_model()->mutable_options()->mutable_fields())["target"].set_string_value("c0");
+  EXPECT_THAT(ErrorOf(apart),
+              StartsWith("model.options.target: \"c0\" and the sequence \"s\" share no table"));
   fields["target"].mutable_list_value()->add_values()->set_string_value("c0");
   fields["target"].mutable_list_value()->add_values()->set_string_value("c1");
   EXPECT_THAT(ErrorOf(spec), HasSubstr("as many columns to compare them with; found 1 and 2"));
@@ -307,10 +322,13 @@ TEST(Zoo, SaysWhatTasksLack) {
   EXPECT_THAT(ErrorOf(spec), HasSubstr("is of several tasks: add them to model.tasks"));
   spec = TinyJob("mmoe");
   spec.mutable_model()->mutable_tasks(1)->set_output("bye");
-  EXPECT_THAT(ErrorOf(spec), HasSubstr("model.tasks[1].output: unknown tensor \"bye\""));
+  EXPECT_THAT(ErrorOf(spec),
+              AllOf(StartsWith("model.tasks[1].output: unknown tensor \"bye\"; known are dense, "),
+                    HasSubstr(" (of the zoo, mmoe and shared_bottom have a tensor for each task")));
   spec.mutable_model()->mutable_tasks(1)->set_output("click");
   EXPECT_THAT(ErrorOf(spec),
               HasSubstr("the task \"buy\"'s output \"click\" is that of an earlier"));
+  EXPECT_THAT(ErrorOf(spec), StartsWith("model.tasks[1]: "));
   spec = TinyJob("shared_bottom");
   spec.mutable_model()->mutable_tasks(1)->set_loss(v1::SOFTMAX_CROSS_ENTROPY);
   EXPECT_THAT(ErrorOf(spec), HasSubstr("model.options.classes: missing"));

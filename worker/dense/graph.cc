@@ -246,8 +246,9 @@ absl::Status GraphBuilder::CheckOutput(const Output& output) const {
                                                    "each of 2 or more classes"));
   }
   if (!output.classes && shape != Shape{1}) {
-    return absl::InvalidArgumentError(absl::StrCat(which, " has the shape ", shape.ToString(),
-                                                   ", expected [batch, 1], one logit a sample"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        which, " has the shape ", shape.ToString(), ", expected [batch, 1], one logit a sample",
+        shape.rank() == 1 ? " (several are of the loss softmax_cross_entropy)" : ""));
   }
   if (tensor.producer < 0) {
     return absl::InvalidArgumentError(absl::StrCat(which, " is one of its inputs"));

@@ -7,6 +7,7 @@
 #include "common/job/tasks.h"
 #include "common/random.h"
 #include "common/status_macros.h"
+#include "common/suggest.h"
 #include "worker/dense/layers.h"
 #include "worker/dense/model_inputs.h"
 #include "worker/onnx/import.h"
@@ -110,16 +111,21 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
     model->losses_.push_back(LossFunction::Of(task));
     const bool classes = OutputsOf(task.loss) == math::Outputs::kClasses;
     if (task.name.empty()) {
-      outputs.push_back({output, classes, "the model"});
+      outputs.push_back({output, classes, "model: the model"});
       continue;
     }
+    const std::string path = absl::StrCat("model.tasks[", outputs.size(), "]");
     const Tensor tensor = of_file.empty() ? builder.Find(task.output) : of_file[outputs.size()];
     if (tensor.index < 0) {
-      builder.Fail(absl::InvalidArgumentError(
-          absl::StrCat("model.tasks[", outputs.size(), "].output: unknown tensor \"", task.output,
-                       "\"", KnownNames(task.output, builder.TensorNames()))));
+      const bool of_zoo = spec.model().name() != kLayersModel;
+      builder.Fail(absl::InvalidArgumentError(absl::StrCat(
+          path, ".output: unknown tensor \"", task.output, "\"; ",
+          SuggestName(task.output, builder.TensorNames()),
+          of_zoo
+              ? " (of the zoo, mmoe and shared_bottom have a tensor for each task, named like it)"
+              : "")));
     }
-    outputs.push_back({tensor, classes, absl::StrCat("the task \"", task.name, "\"")});
+    outputs.push_back({tensor, classes, absl::StrCat(path, ": the task \"", task.name, "\"")});
   }
   TESSERA_ASSIGN_OR_RETURN(model->graph_, builder.Build(outputs));
   std::erase_if(model->inputs_,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/tasks.h"
@@ -15,7 +16,9 @@ ModelParts::ModelParts(const v1::ModelSpec& model, const ModelInputs& inputs, Op
     : model_(model), inputs_(inputs), options_(options), graph_(graph) {}
 
 void ModelParts::Fail(const std::string& message) {
-  graph_.Fail(absl::InvalidArgumentError(absl::StrCat("model \"", model_.name(), "\": ", message)));
+  const bool has_path = absl::StartsWith(message, "model.");
+  graph_.Fail(absl::InvalidArgumentError(
+      has_path ? message : absl::StrCat("model.name: model \"", model_.name(), "\": ", message)));
 }
 
 const std::string& ModelParts::LinearTable() {
@@ -197,11 +200,29 @@ const ModelInputs::Sequence* ModelParts::FindSequence(const std::string& option,
     return nullptr;
   }
   if (places != 0 && found->max_length != places) {
-    Fail(absl::StrCat("sequences that stand side by side need one max_length; that of \"", column,
+    Fail(absl::StrCat("model.options.", option,
+                      ": sequences that stand side by side need one max_length; that of \"", column,
                       "\" is ", found->max_length, ", expected ", places));
     return nullptr;
   }
   return found;
+}
+
+bool ModelParts::CheckTarget(const std::string& column) {
+  std::vector<std::string> pooled;
+  for (const ModelInputs::Table& table : inputs_.tables) {
+    if (table.name == LinearTable()) continue;
+    pooled.insert(pooled.end(), table.columns.begin(), table.columns.end());
+  }
+  if (std::find(pooled.begin(), pooled.end(), column) != pooled.end()) return true;
+  const bool is_sequence = inputs_.FindSequence(column) != nullptr;
+  Fail(absl::StrCat(
+      "model.options.target: ",
+      is_sequence ? absl::StrCat("the pooling of \"", column,
+                                 "\" is sequence, expected a column of one vector")
+                  : absl::StrCat("no sparse column \"", column, "\" reads a table of embeddings"),
+      KnownNames(column, pooled)));
+  return false;
 }
 
 ModelParts::Behaviour ModelParts::ReadBehaviour() {
@@ -211,8 +232,8 @@ ModelParts::Behaviour ModelParts::ReadBehaviour() {
   Behaviour out;
   if (sequences.empty() || targets.size() != sequences.size()) {
     Fail(
-        absl::StrCat("needs model.options.sequence, columns whose pooling is sequence, and "
-                     "model.options.target, as many columns to compare them with; found ",
+        absl::StrCat("model.options.sequence: needs columns whose pooling is sequence, and "
+                     "model.options.target as many columns to compare them with; found ",
                      sequences.size(), " and ", targets.size()));
     return out;
   }
@@ -221,6 +242,7 @@ ModelParts::Behaviour ModelParts::ReadBehaviour() {
     const ModelInputs::Sequence* found = FindSequence("sequence", sequences[i], out.places);
     if (found == nullptr) return out;
     out.places = found->max_length;
+    if (!CheckTarget(targets[i])) return out;
     bool shared = false;
     for (const ModelInputs::Table& of : found->tables) {
       const ModelInputs::Table* table = inputs_.FindTable(of.name);

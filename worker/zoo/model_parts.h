@@ -111,6 +111,8 @@ class ModelParts {
   // max_length `places` (0: any).
   const ModelInputs::Sequence* FindSequence(const std::string& option, const std::string& column,
                                             int64_t places);
+  // False and an error unless pooled rows of the column are in a table of embeddings.
+  bool CheckTarget(const std::string& column);
 
   const v1::ModelSpec& model_;
   const ModelInputs& inputs_;
