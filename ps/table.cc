@@ -126,7 +126,7 @@ absl::Status Table::CheckFinite(const Gradients& gradients, float most) const {
       halved ? math::FromBfloat16(halves[i]) : floats[i], ", expected a finite number",
       most < std::numeric_limits<float>::max() ? absl::StrCat(" of at most ", most) : "",
       "; nothing of this call was applied; if the training diverges, lower the learning rate or "
-      "set train.clip"));
+      "set train.clip; if it fails at once, look for very large numbers in the data"));
 }
 
 float Table::largest_gradient() const {

@@ -48,7 +48,8 @@ TEST_F(JobShardTest, RefusesAPushWithAValueThatIsNotFiniteAndAppliesNothingOfIt)
       EXPECT_FAILS(Push(0, 0, {{0, {1}, {1}}, {1, {7, 8}, {1, 2, 3, bad}}}),
                    StatusCode::kInvalidArgument, "table b: key 8, element 1");
       EXPECT_FAILS(Push(0, 0, {{0, {1}, {bad}}}), StatusCode::kInvalidArgument,
-                   "lower the learning rate or set train.clip");
+                   "lower the learning rate or set train.clip; if it fails at once, look for very "
+                   "large numbers in the data");
     }
     EXPECT_EQ(shard_->rows(), 0u);
     // The sequence is still free.
