@@ -86,9 +86,8 @@ class ParameterServerImpl final : public ParameterServer {
   ~ParameterServerImpl() override { Stop(absl::ZeroDuration()); }
 
   absl::Status Serve(const Options& options) {
-    ServerOptions server = options.server;
-    server.max_received_bytes = options.max_received_bytes;
-    TESSERA_ASSIGN_OR_RETURN(server_, RpcServer::Start(server, {&service_, &metrics_service_}));
+    TESSERA_ASSIGN_OR_RETURN(server_,
+                             RpcServer::Start(options.server, {&service_, &metrics_service_}));
     ClusterNode::Options node;
     node.master_address = options.master_address;
     node.hello.set_kind(v1::PS);
@@ -245,7 +244,8 @@ void ParameterServer::Options::BoundBeside(uint64_t memory) {
   };
   // The largest message and what is beside it, however little memory there is.
   constexpr uint64_t kLeastReceived = 64 << 20;
-  max_received_bytes = std::min(max_received_bytes, std::max(memory / 4, kLeastReceived));
+  server.max_received_bytes =
+      std::min(server.max_received_bytes, std::max(memory / 4, kLeastReceived));
   bound(max_queued_bytes, 16);
   bound(max_unsent_bytes, 16);
   bound(max_part_bytes, 16);

@@ -19,7 +19,7 @@ namespace tessera::ps {
 class ParameterServer {
  public:
   struct Options {
-    ServerOptions server;
+    ServerOptions server = {.max_received_bytes = 1 << 30};  // waiting requests included
     // Host by which other machines reach this one, if it is not the host of server.listen.
     std::string advertise_host;
     std::string master_address;
@@ -55,8 +55,6 @@ class ParameterServer {
     // Bytes of requests that wait for a thread or have one; more are refused with
     // RESOURCE_EXHAUSTED.
     uint64_t max_queued_bytes = 512 << 20;
-    // As ServerOptions has it, waiting requests included.
-    uint64_t max_received_bytes = 1 << 30;
     // Bytes of answers that workers have not taken yet; above it, pulls are refused the same way.
     uint64_t max_unsent_bytes = 256 << 20;
     // Bytes of memory that workers on this machine share, so that rows and gradients need not go

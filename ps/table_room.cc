@@ -66,6 +66,7 @@ absl::Status Table::WaitForRoom(absl::Span<const Gradients> parts, bool replayed
                  absent.end());
   }
   TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoomFor(absent.size(), !replayed));
+  // They will be made when this has returned: until the limit looks again they count as used.
   room.Use(absent.size() * room_of_row());
   return absl::OkStatus();
 }

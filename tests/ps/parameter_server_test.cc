@@ -268,6 +268,7 @@ TEST(ParameterServerOptions, BoundsOfWhatIsBesideRowsAreSharesOfTheMemoryAndNeve
   options.BoundBeside(512 << 20);
   EXPECT_EQ(options.max_queued_bytes, 32 << 20);
   EXPECT_EQ(options.max_copied_bytes, 64 << 20);
+  EXPECT_EQ(options.server.max_received_bytes, 128 << 20);
   EXPECT_EQ(options.max_shared_bytes, 0);
   const uint64_t beside = options.max_queued_bytes + options.max_unsent_bytes +
                           options.max_part_bytes + options.max_copied_bytes +
