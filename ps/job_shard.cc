@@ -118,6 +118,7 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
       reducer_(request.workers(), request.first_step(), options.max_held_push_bytes,
                options.clock->Monotonic()),
       applied_(request.workers(), request.first_step()),
+      staleness_(request.workers(), static_cast<size_t>(request.tables_size())),
       waiting_(options.max_waiting_bytes) {
   if (request.max_lead() > 0) lead_.emplace(request.workers(), request.max_lead());
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
@@ -205,6 +206,13 @@ v1::StatsResponse JobShard::Stats() const {
   absl::MutexLock lock(&mu_);
   stats.set_applied_steps(has_sync_ ? reducer_.next_step() : applied_.count());
   return stats;
+}
+
+std::vector<Staleness::Histogram> JobShard::staleness() const {
+  absl::MutexLock lock(&mu_);
+  std::vector<Staleness::Histogram> histograms;
+  for (size_t t = 0; t < tables_.size(); ++t) histograms.push_back(staleness_.of(t));
+  return histograms;
 }
 
 uint64_t JobShard::rows() const {

@@ -35,6 +35,7 @@
 #include "ps/push_parts.h"
 #include "ps/request_check.h"
 #include "ps/spill.h"
+#include "ps/staleness.h"
 #include "ps/table.h"
 #include "ps/waiting_pulls.h"
 #include "tessera/v1/parameter_service.pb.h"
@@ -229,6 +230,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   v1::StatsResponse Stats() const ABSL_LOCKS_EXCLUDED(mu_);
   // Sets TableStats.would_expire; reads the rows on disk of tables whose rows expire.
   absl::Status CountExpirable(v1::StatsResponse& stats) const ABSL_LOCKS_EXCLUDED(mu_);
+  // By table; empty histograms for tables in sync mode, whose gradients are never stale.
+  std::vector<Staleness::Histogram> staleness() const ABSL_LOCKS_EXCLUDED(mu_);
   // nullopt: none of the job's tables may spill.
   std::optional<ColdStore::Stats> cold_stats() const {
     return cold_ == nullptr ? std::nullopt : std::optional(cold_->stats());
@@ -279,6 +282,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Whether a pull may be answered: its step has come, or its rank may begin it (LeadGate), and
   // then this begins it.
   bool MayAnswer(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // As MayAnswer; if so, the pull is noted as answered.
+  bool BeginAnswer(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Answers the waiting pulls that need wait no more.
   void AnswerWaiting() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   static absl::StatusOr<std::shared_ptr<JobShard>> TryOpen(const v1::OpenJobRequest& request,
@@ -420,7 +425,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   bool applying_ ABSL_GUARDED_BY(mu_) = false;
   AppliedPushes applied_ ABSL_GUARDED_BY(mu_);         // of jobs without sync tables
   std::optional<LeadGate> lead_ ABSL_GUARDED_BY(mu_);  // of jobs with max_lead
-  uint64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;       // announced by pushes that miss parts
+  Staleness staleness_ ABSL_GUARDED_BY(mu_);
+  uint64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // announced by pushes that miss parts
   WaitingPulls waiting_ ABSL_GUARDED_BY(mu_);
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   // A checkpoint is being cut or written.

@@ -47,7 +47,7 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
     absl::MutexLock lock(&mu_);
     status = closed_;
     // Holds even for a pull without keys: a rank that has none here must not run ahead either.
-    if (status.ok() && !MayAnswer(call.request)) {
+    if (status.ok() && !BeginAnswer(call.request)) {
       if (waiting_.HasRoomFor(call)) {
         waiting_.Add({.call = std::move(call),
                       .keys = std::move(keys),
@@ -92,13 +92,22 @@ bool JobShard::MayAnswer(const v1::PullRequest& pull) {
   return lead_->Begin(Rank(rank), step, options_.clock->Monotonic());
 }
 
+bool JobShard::BeginAnswer(const v1::PullRequest& pull) {
+  if (!MayAnswer(pull)) return false;
+  const uint32_t rank = pull.header().rank();
+  if (pull.begins() > 0 && rank < ranks_.size()) {
+    staleness_.Pulled(Rank(rank), pull.begins() - 1);
+  }
+  return true;
+}
+
 void JobShard::AnswerWaiting() {
   std::list<WaitingPull> ready;
   {
     absl::MutexLock lock(&mu_);
     ready = waiting_.Take([this](const WaitingPull& pull) {
       mu_.AssertHeld();
-      return MayAnswer(pull.call.request);
+      return BeginAnswer(pull.call.request);
     });
   }
   Answer(std::move(ready));

@@ -174,11 +174,16 @@ absl::Status JobShard::ApplyPush(const v1::PushRequest& request,
                                  absl::Span<const std::vector<Table::Gradients>> parts,
                                  uint64_t bytes, TakeMemory take_memory) {
   std::vector<wire::Buffer> memory = take_memory();
+  std::vector<uint32_t> changed;  // tables
+  for (uint32_t t = 0; t < tables_.size(); ++t) {
+    if (!tables_[t]->sync() && !parts[t].empty()) changed.push_back(t);
+  }
   TESSERA_RETURN_IF_ERROR(
       ApplyToTables(/*sync=*/false, parts, request.sequence(), request.learning_rate_scale()));
   const Rank number(request.header().rank());
   if (!has_sync_) {
     absl::MutexLock lock(&mu_);
+    staleness_.Pushed(number, request.sequence(), changed);
     applied_.Add(number, request.sequence());
     if (lead_.has_value()) lead_->End(number, request.sequence());
     return absl::OkStatus();
@@ -190,6 +195,7 @@ absl::Status JobShard::ApplyPush(const v1::PushRequest& request,
     if (tables_[block.table]->sync()) push.blocks.push_back(block);
   }
   absl::MutexLock lock(&mu_);
+  staleness_.Pushed(number, request.sequence(), changed);
   reducer_.Add(number, request.sequence(), std::move(push), bytes, options_.clock->Monotonic());
   return absl::OkStatus();
 }
@@ -280,6 +286,7 @@ absl::StatusOr<v1::ProgressResponse> JobShard::GetProgress(const v1::ProgressReq
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(closed_);
     const Rank number(header.rank());
+    staleness_.Forget(number);
     if (has_sync_) {
       reducer_.Confirm(number, request.confirmed());
       response.set_next_push(reducer_.NextPush(number));

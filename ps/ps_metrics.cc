@@ -1,6 +1,7 @@
 #include "ps/ps_metrics.h"
 
 #include <optional>
+#include <vector>
 
 namespace tessera::ps {
 namespace {
@@ -41,6 +42,16 @@ void AddTier(const v1::TableStats& table, const MetricLabels& labels, MetricSamp
   samples.AddCounter("tessera_ps_table_spilled_total",
                      "Rows of a table that had changed, and were written to leave memory.", labels,
                      static_cast<double>(table.spilled_rows()));
+}
+
+void AddStaleness(const Staleness::Histogram& staleness, const MetricLabels& labels,
+                  MetricSamples& samples) {
+  if (staleness.count() == 0) return;
+  samples.AddHistogram("tessera_ps_table_staleness",
+                       "Pushes that changed a table between the pull from which a push was "
+                       "computed and that push. Tables in async or bounded mode.",
+                       labels, Staleness::kBounds, staleness.counts,
+                       static_cast<double>(staleness.sum));
 }
 
 }  // namespace
@@ -154,7 +165,9 @@ std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
                            "Bytes written to disk for such rows, compactions included.", of_job,
                            static_cast<double>(cold->device_bytes_written));
       }
-      for (const v1::TableStats& table : stats.tables()) {
+      const std::vector<Staleness::Histogram> staleness = shard->staleness();
+      for (int t = 0; t < stats.tables_size(); ++t) {
+        const v1::TableStats& table = stats.tables(t);
         const MetricLabels labels = {{"job", shard->request().job_id()}, {"table", table.name()}};
         samples.AddGauge("tessera_ps_table_rows", "Rows of a table on this ps.", labels,
                          static_cast<double>(table.rows()));
@@ -168,6 +181,7 @@ std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
                            labels, static_cast<double>(table.dropped_gradients()));
         samples.AddCounter("tessera_ps_table_expired_total", "Rows dropped by the table's expiry.",
                            labels, static_cast<double>(table.expired()));
+        AddStaleness(staleness[static_cast<size_t>(t)], labels, samples);
         if (budget != nullptr) AddTier(table, labels, samples);
       }
     }

@@ -66,7 +66,7 @@ class GrpcParameterClient final : public ParameterClient {
     request.set_step(options.step);
     request.set_read_only(options.read_only);
     request.set_begins(options.begins);
-    const bool waits = options.step > 0 || options.begins > 0;  // for other ranks
+    const bool waits = options.step > 0 || options.may_wait;  // for other ranks
     std::vector<FanOut::Leg> legs;
     for (size_t p = 0; p < ps_.size(); ++p) {
       for (KeyChunk& chunk : Chunks(tables, p)) {

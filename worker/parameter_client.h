@@ -60,6 +60,8 @@ class ParameterClient {
     uint64_t step = 0;
     bool read_only = false;
     uint64_t begins = 0;
+    // A ps may let it wait for other ranks: how long it takes says nothing about that ps.
+    bool may_wait = false;
   };
   // Calls every ps, even without keys: with step > 0 the pull waits for the step, and tells the ps
   // that all of them have this worker's pushes of the steps before.

@@ -31,9 +31,10 @@ std::unique_ptr<PendingCall> Trainer::StartPull(PreparedBatch* batch, bool sync,
   }
   // In sync mode a pull without tables still waits for its step: no rank may run ahead.
   if (reads.empty() && !(sync && context_->sync())) return nullptr;
-  return context_->parameters->Pull(
-      reads, {.step = sync ? step : 0,
-              .begins = MaxLeadOf(context_->spec().consistency()) > 0 ? step + 1 : 0});
+  return context_->parameters->Pull(reads,
+                                    {.step = sync ? step : 0,
+                                     .begins = step + 1,
+                                     .may_wait = MaxLeadOf(context_->spec().consistency()) > 0});
 }
 
 absl::Status Trainer::BeginDense() {

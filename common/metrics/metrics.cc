@@ -1,6 +1,7 @@
 #include "common/metrics/metrics.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,21 @@ void MetricSamples::AddCounter(const std::string& name, const std::string& help,
 void MetricSamples::AddGauge(const std::string& name, const std::string& help,
                              const MetricLabels& labels, double value) {
   Add(name, help, prometheus::MetricType::Gauge, labels).gauge.value = value;
+}
+
+void MetricSamples::AddHistogram(const std::string& name, const std::string& help,
+                                 const MetricLabels& labels, absl::Span<const uint32_t> bounds,
+                                 absl::Span<const uint64_t> counts, double sum) {
+  prometheus::ClientMetric::Histogram& histogram =
+      Add(name, help, prometheus::MetricType::Histogram, labels).histogram;
+  uint64_t up_to_here = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    up_to_here += counts[i];
+    const double bound = i < bounds.size() ? bounds[i] : std::numeric_limits<double>::infinity();
+    histogram.bucket.push_back({.cumulative_count = up_to_here, .upper_bound = bound});
+  }
+  histogram.sample_count = up_to_here;
+  histogram.sample_sum = sum;
 }
 
 Counter& MetricsRegistry::AddCounter(const std::string& name, const std::string& help,

@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
@@ -35,6 +36,10 @@ class MetricSamples {
                   double value);
   void AddGauge(const std::string& name, const std::string& help, const MetricLabels& labels,
                 double value);
+  // `bounds`: the highest value of each bucket but the last, which has none; `counts` by bucket.
+  void AddHistogram(const std::string& name, const std::string& help, const MetricLabels& labels,
+                    absl::Span<const uint32_t> bounds, absl::Span<const uint64_t> counts,
+                    double sum);
 
  private:
   friend class MetricsRegistry;

@@ -107,6 +107,17 @@ TEST(Metrics, ACollectorIsAskedAtEveryPrintUntilItIsTakenBack) {
   EXPECT_EQ(asked, 2);
 }
 
+TEST(Metrics, ACollectorsHistogramIsCumulative) {
+  MetricsRegistry registry;
+  const auto registration = registry.AddCollector([](MetricSamples& samples) {
+    samples.AddHistogram("age", "Age.", {{"table", "a"}}, {0, 5}, {2, 0, 3}, 31);
+  });
+  EXPECT_EQ(registry.Text(),
+            "# HELP age Age.\n# TYPE age histogram\nage_count{table=\"a\"} 5\n"
+            "age_sum{table=\"a\"} 31\nage_bucket{table=\"a\",le=\"0\"} 2\n"
+            "age_bucket{table=\"a\",le=\"5\"} 2\nage_bucket{table=\"a\",le=\"+Inf\"} 5\n");
+}
+
 TEST(Metrics, EveryProcessTellsItsBuildStartAndUptimeOverItsServer) {
   MetricsRegistry registry;
   const auto registration = AddProcessMetrics(registry, "ps");

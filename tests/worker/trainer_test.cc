@@ -323,6 +323,18 @@ TEST_F(TrainerTest, AsyncPullsTheNextBatchBeforeItPushesThisOne) {
             static_cast<ptrdiff_t>(PlaceOf("push 0")));
 }
 
+TEST_F(TrainerTest, APullSaysWhichPushIsMadeFromItsRows) {
+  for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC, v1::BOUNDED}) {
+    Prepare(mode);
+    v1::Train unit = Unit(0, 3);
+    unit.set_first_step(mode == v1::SYNC ? 0 : 7);
+    ASSERT_TRUE(trainer_->Train(unit).ok());
+    const uint64_t first = unit.first_step() + 1;
+    EXPECT_THAT(ps_->pulled_for, ElementsAre(first, first + 1, first + 2))
+        << v1::Consistency_Name(mode);
+  }
+}
+
 TEST_F(TrainerTest, BoundedPullsSayWhichPushTheyBegin) {
   Prepare(v1::BOUNDED);
   v1::Train unit = Unit(0, 3);

@@ -37,7 +37,8 @@ class ScriptedPs final : public ParameterClient {
                                     const PullOptions& options) override {
     const std::vector<TableRows> late(tables.begin(), tables.end());
     const std::string begins =
-        options.begins > 0 ? absl::StrCat(" to begin ", options.begins - 1) : "";
+        options.may_wait ? absl::StrCat(" to begin ", options.begins - 1) : "";
+    if (!options.read_only) pulled_for.push_back(options.begins);
     const float value = poison == options.step ? std::nanf("") : 0.1f;
     return Start(absl::StrCat(options.read_only ? "read " : "pull ", options.step, begins),
                  [late, value] {
@@ -92,7 +93,8 @@ class ScriptedPs final : public ParameterClient {
   std::vector<double> scales;                     // of the pushes
   std::vector<uint64_t> confirmed;                // likewise
   std::vector<size_t> tables_pushed;
-  std::optional<uint64_t> poison;  // the rows of that step are no numbers
+  std::vector<uint64_t> pulled_for;  // PullOptions::begins of pulls to train
+  std::optional<uint64_t> poison;    // the rows of that step are no numbers
   bool has_cold_rows = false;
   bool reads_at_once = true;  // from its disk, what it is told ahead
   absl::Mutex mu;
