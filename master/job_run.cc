@@ -41,10 +41,9 @@ bool JobRun::Uses(uint64_t incarnation) const {
 }
 
 std::optional<Work> JobRun::TakeAction(Lane lane) {
-  doing(lane) = Doing::kOther;
   if (lane == Lane::kAside) {
     if (std::optional<Work> weigh = TakeWeighing()) {
-      doing(lane) = Doing::kWeigh;
+      actions_.Begin(lane, ActionQueue::Purpose::kWeigh);
       return weigh;
     }
     return replicas_.TakeTelling([this](uint32_t part) { return OpenRequest(part); });
@@ -52,36 +51,25 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
   if (lane == Lane::kForeground && !lost_.empty()) {
     if (std::optional<Work> recovery = TakeRecovery()) return recovery;
     // A checkpoint is cut only when all ps are there.
-    if (wanted_.has_value() && std::holds_alternative<CutCheckpoint>(*wanted_)) return std::nullopt;
+    if (actions_.Wants<CutCheckpoint>(lane)) return std::nullopt;
   }
-  if (lane == Lane::kBackground && wanted_drop_.has_value()) {
-    doing(lane) = Doing::kDrop;
-    return std::exchange(wanted_drop_, std::nullopt);
-  }
-  if (lane == Lane::kBackground && committed_.has_value()) {
-    doing(lane) = Doing::kTellCommitted;
-    return std::exchange(committed_, std::nullopt);
-  }
-  std::optional<Work>& wanted = lane == Lane::kForeground ? wanted_ : wanted_behind_;
-  if (wanted.has_value() && std::holds_alternative<CopyPartitions>(*wanted)) {
-    doing(lane) = Doing::kCopy;
-  }
-  return std::exchange(wanted, std::nullopt);
+  return actions_.Take(lane);
 }
 
 void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
+  const ActionQueue::Purpose purpose = actions_.Done(lane);
   if (end_.has_value()) return;
-  switch (std::exchange(doing(lane), Doing::kOther)) {
-    case Doing::kTellCommitted:
+  switch (purpose) {
+    case ActionQueue::Purpose::kTellCommitted:
       return;
-    case Doing::kCopy:
+    case ActionQueue::Purpose::kCopy:
       return OnCopied(lane, result, now);
-    case Doing::kDrop:
+    case ActionQueue::Purpose::kDrop:
       if (move_.has_value()) return;  // the rows dropped were an earlier move's
       return OnCopied(lane, result, now);
-    case Doing::kWeigh:
+    case ActionQueue::Purpose::kWeigh:
       return OnWeighed(result, now);
-    case Doing::kOther:
+    case ActionQueue::Purpose::kOther:
       break;
   }
   if (lane == Lane::kAside) return replicas_.OnTold(result.status, now);
@@ -119,10 +107,7 @@ void JobRun::End(RunEnd end, const Now& now) {
   if (end_.has_value()) return;
   UpdateStatus(now);
   progress_.Pause(now.monotonic);
-  wanted_.reset();
-  wanted_behind_.reset();
-  wanted_drop_.reset();
-  committed_.reset();
+  actions_.Clear();
   end_ = std::move(end);
 }
 

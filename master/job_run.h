@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "common/ids.h"
 #include "common/partition.h"
 #include "master/action.h"
+#include "master/action_queue.h"
 #include "master/counts.h"
 #include "master/evaluation_round.h"
 #include "master/job_table.h"
@@ -109,7 +109,7 @@ class JobRun {
   void Scale(std::vector<RunNode> ps, const Now& now);
   // The copy under way in that lane is of no use any more and may be cancelled.
   bool CopyUnwanted(Lane lane) const {
-    if (doing(lane) != Doing::kCopy) return false;
+    if (actions_.purpose(lane) != ActionQueue::Purpose::kCopy) return false;
     if (!move_.has_value()) return true;
     return lane == Lane::kBackground && move_->stage() != PsMove::Stage::kCopying;
   }
@@ -164,7 +164,7 @@ class JobRun {
   // Who waits for whom for longer than a second, and who is slow.
   std::vector<std::string> Waits(const Now& now) const;
   void SetUnanswered(Lane lane, std::vector<std::string> ps) {
-    unanswered_[static_cast<size_t>(lane)] = std::move(ps);
+    actions_.SetUnanswered(lane, std::move(ps));
   }
   // Brings the figures in the record up to date.
   void UpdateStatus(const Now& now);
@@ -186,22 +186,8 @@ class JobRun {
     kPredicting,
   };
   enum class Wanted { kBarrier, kFinalTest };
-  // The purpose of the action under way in a lane, if its kind does not say that.
-  enum class Doing {
-    kOther,  // or nothing is under way
-    kTellCommitted,
-    kCopy,  // for a move that may have been given up
-    kDrop,  // of the rows that a move brought before it was given up
-    kWeigh,
-  };
-
   const v1::JobSpec& spec() const { return record_->status().spec(); }
   v1::JobStatus& status() { return *record_->mutable_status(); }
-  Doing& doing(Lane lane) { return doing_[static_cast<size_t>(lane)]; }
-  Doing doing(Lane lane) const { return doing_[static_cast<size_t>(lane)]; }
-  bool Copies(Lane lane) const {
-    return doing(lane) == Doing::kCopy || doing(lane) == Doing::kDrop;
-  }
   std::vector<v1::FileRecords> FilesOf(absl::string_view split) const;
   bool HasSplit(absl::string_view split) const;
   void Enter(Phase phase, const Now& now);
@@ -392,14 +378,8 @@ class JobRun {
   Phase phase_ = Phase::kFinding;
   absl::Duration phase_since_;
   std::optional<RunEnd> end_;
-  std::optional<Work> wanted_;
-  std::optional<Work> wanted_behind_;  // in Lane::kBackground
-  // Comes before wanted_behind_: drops the rows that a move brought before it was given up.
-  std::optional<CopyPartitions> wanted_drop_;
-  std::optional<TellCommitted> committed_;  // after wanted_drop_, before wanted_behind_
-  std::array<Doing, kLanes> doing_{};
+  ActionQueue actions_;
   UnitDesk desk_;
-  std::array<std::vector<std::string>, kLanes> unanswered_;  // ps, of the actions under way
   Progress progress_;
   SlowProcesses slow_;
   RankWatch watch_;

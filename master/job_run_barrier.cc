@@ -94,7 +94,7 @@ void JobRun::Advance(const Now& now) {
         } else {
           compute.sums = round_->TakeSums();
         }
-        wanted_ = std::move(compute);
+        actions_.Want(Lane::kForeground, std::move(compute));
       }
       return;
     case Phase::kPredicting:
@@ -190,7 +190,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
               .best_before = best_before,
               .folder = write.folder,
               .work = std::move(write)};
-  wanted_ = std::move(cut);
+  actions_.Want(Lane::kForeground, std::move(cut));
 }
 
 void JobRun::OnCut(const ActionResult& result, const Now& now) {
@@ -200,7 +200,7 @@ void JobRun::OnCut(const ActionResult& result, const Now& now) {
     if (!end_.has_value() && !cut_again_.has_value()) LeaveBarrier(now);
     return;
   }
-  wanted_behind_ = std::move(writing_->work);
+  actions_.Want(Lane::kBackground, std::move(writing_->work));
   // Nothing can be trained during the write.
   if (stopping_ || MovesByCheckpoint() || EndsHere()) return Enter(Phase::kAwaitingWrite, now);
   cut_again_.reset();
@@ -238,15 +238,16 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
 }
 
 void JobRun::TellOfCheckpoint() {
-  committed_.emplace();
+  TellCommitted telling;
   for (const RunNode& ps : options_.ps) {
     v1::WriteCheckpointRequest request;
     request.set_job_id(status().job_id());
     request.set_generation(generation());
     request.set_folder(last_checkpoint_);
     request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
-    committed_->calls.emplace_back(ps, std::move(request));
+    telling.calls.emplace_back(ps, std::move(request));
   }
+  actions_.WantTelling(std::move(telling));
 }
 
 void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {

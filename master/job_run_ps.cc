@@ -218,8 +218,8 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
   jobs_->Touch(record_);
   lost_.erase(found);
   // The cut that waits names the lost ps: makes it anew.
-  if (wanted_.has_value() && std::holds_alternative<CutCheckpoint>(*wanted_)) {
-    wanted_.reset();
+  if (actions_.Wants<CutCheckpoint>(Lane::kForeground)) {
+    actions_.TakeBack(Lane::kForeground);
     if (writing_.has_value()) position_.set_best_checkpoint(writing_->best_before);
     BeginCheckpoint(now);
   }
@@ -239,7 +239,7 @@ void JobRun::TickLost(const Now& now) {
     if (idle && now.monotonic >= lost.asks_from) lost.asks = true;
   }
   if (!cut_again_.has_value() || !lost_.empty() || now.monotonic < cut_again_->at) return;
-  if (!wanted_.has_value() && !writing_.has_value()) BeginCheckpoint(now);
+  if (!actions_.WantsAny(Lane::kForeground) && !writing_.has_value()) BeginCheckpoint(now);
 }
 
 bool JobRun::CutAgainLater(const std::string& why, absl::Duration patience, const Now& now) {

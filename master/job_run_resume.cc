@@ -152,7 +152,7 @@ void JobRun::Resume(const Now& now) {
     FindCheckpoint find;
     find.folder = writing_->folder;
     find.own = true;
-    wanted_behind_ = std::move(find);
+    actions_.Want(Lane::kBackground, std::move(find));
   }
   if (!state.to_checkpoint()) return Advance(now);
   if (!writing_.has_value()) return ContinueBarrier(now);

@@ -103,7 +103,7 @@ void JobRun::BeginCopy(const Now& now) {
   CopyPartitions work = CopyWork(/*changed=*/move_->rounds() > 0);
   for (const auto& [ps, request] : work.calls) moved_to_.emplace(ps.incarnation, ps);
   if (!work.calls.empty()) {
-    wanted_behind_ = std::move(work);
+    actions_.Want(Lane::kBackground, std::move(work));
     return;
   }
   // No partition changes its owner: only the barrier is awaited.
@@ -119,7 +119,7 @@ void JobRun::RequestMoveBarrier() {
 void JobRun::TickMove(const Now& now) {
   if (!move_.has_value()) return;
   const bool checkpoint = writing_.has_value() || cut_again_.has_value();
-  const bool copies = Copies(Lane::kBackground) || wanted_drop_.has_value();
+  const bool copies = actions_.CopiesBehind();
   if (move_->stage() == Stage::kToCopy && !checkpoint && !copies && lost_.empty()) {
     BeginCopy(now);
   }
@@ -131,8 +131,8 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
   // The move was given up meanwhile, and this was one of its copies, or the drop of its rows. A
   // barrier held for the move goes on only after the last of them.
   if (!move_.has_value()) {
-    const bool one_more = Copies(Lane::kForeground) ||
-                          (wanted_.has_value() && std::holds_alternative<CopyPartitions>(*wanted_));
+    const bool one_more =
+        actions_.Copies(Lane::kForeground) || actions_.Wants<CopyPartitions>(Lane::kForeground);
     if (phase_ == Phase::kMoving && !one_more) ContinueBarrier(now);
     return;
   }
@@ -208,13 +208,13 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
         return true;
       }
       if (!checkpoint_due) return false;
-      wanted_behind_.reset();
+      actions_.TakeBack(Lane::kBackground);
       CopyAnew(now);
       return false;
     case Stage::kCopied:
       // The last round, while nobody pushes.
       Enter(Phase::kMoving, now);
-      wanted_ = CopyWork(/*changed=*/true, position_.step());
+      actions_.Want(Lane::kForeground, CopyWork(/*changed=*/true, position_.step()));
       return true;
     case Stage::kByCheckpoint:
       if (last_checkpoint_step_ != position_.step() || writing_.has_value()) return false;
@@ -276,11 +276,10 @@ void JobRun::GiveUpScaling(absl::string_view why, const Now& now) {
 void JobRun::ForgetMove() {
   if (!move_.has_value()) return;
   if (move_->begun()) {
-    wanted_drop_ = CopyWork(/*changed=*/false);
-    for (auto& [ps, request] : wanted_drop_->calls) request.set_drop(true);
-    if (wanted_behind_.has_value() && std::holds_alternative<CopyPartitions>(*wanted_behind_)) {
-      wanted_behind_.reset();
-    }
+    CopyPartitions drop = CopyWork(/*changed=*/false);
+    for (auto& [ps, request] : drop.calls) request.set_drop(true);
+    actions_.WantDrop(std::move(drop));
+    if (actions_.Wants<CopyPartitions>(Lane::kBackground)) actions_.TakeBack(Lane::kBackground);
   }
   move_.reset();
 }
@@ -291,7 +290,7 @@ std::string JobRun::MoveAwaits() const {
     case Stage::kWeighing:
       if (!lost_.empty()) return "";
       return absl::StrCat(Unanswered(Lane::kAside, "its ps"),
-                          doing(Lane::kAside) == Doing::kWeigh
+                          actions_.purpose(Lane::kAside) == ActionQueue::Purpose::kWeigh
                               ? " to weigh their partitions"
                               : " to be told whose rows they copy");
     case Stage::kToCopy:
@@ -300,7 +299,7 @@ std::string JobRun::MoveAwaits() const {
         return absl::StrCat(Unanswered(Lane::kBackground, "the master itself"),
                             " to write the checkpoint of step ", writing_->step);
       }
-      if (!Copies(Lane::kBackground)) return "";
+      if (!actions_.Copies(Lane::kBackground)) return "";
       return absl::StrCat(Unanswered(Lane::kBackground, "its ps"),
                           " to end a copy that is given up");
     case Stage::kCopying:

@@ -43,7 +43,7 @@ void JobRun::FindOrOpen(const Now& now) {
   } else {
     return Open(now);
   }
-  wanted_ = std::move(find);
+  actions_.Want(Lane::kForeground, std::move(find));
 }
 
 void JobRun::OnFound(ActionResult result, const Now& now) {
@@ -161,7 +161,7 @@ void JobRun::Open(const Now& now) {
   for (uint32_t i = 0; i < options_.ps.size(); ++i) {
     open.calls.emplace_back(options_.ps[i], OpenRequest(i));
   }
-  wanted_ = std::move(open);
+  actions_.Want(Lane::kForeground, std::move(open));
 }
 
 v1::OpenJobRequest JobRun::OpenRequest(uint32_t part) const {

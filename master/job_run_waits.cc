@@ -35,7 +35,7 @@ const char* WorkName(const v1::NextWorkResponse& unit) {
 }  // namespace
 
 std::string JobRun::Unanswered(Lane lane, absl::string_view otherwise) const {
-  const std::vector<std::string>& ps = unanswered_[static_cast<size_t>(lane)];
+  const absl::Span<const std::string> ps = actions_.unanswered(lane);
   return ps.empty() ? std::string(otherwise) : absl::StrJoin(ps, ", ");
 }
 
@@ -82,8 +82,8 @@ void JobRun::AddWaitsForActions(absl::Duration now, std::vector<std::string>& wa
     const bool of_ps =
         phase_ == Phase::kLoading || phase_ == Phase::kCheckpointing || phase_ == Phase::kMoving;
     // The last round before the move's barrier may still be under way there.
-    const bool behind =
-        phase_ == Phase::kMoving && Copies(Lane::kBackground) && !Copies(Lane::kForeground);
+    const bool behind = phase_ == Phase::kMoving && actions_.Copies(Lane::kBackground) &&
+                        !actions_.Copies(Lane::kForeground);
     const std::string whom =
         of_ps ? Unanswered(behind ? Lane::kBackground : Lane::kForeground, "the master itself")
               : "the master itself";
