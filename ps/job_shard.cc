@@ -68,7 +68,6 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
   for (const v1::PsTable& spec : request.tables()) {
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Table> table,
                              Table::New(spec, request.seed(), &shard->partitions_));
-    shard->has_sync_ |= table->sync();
     shard->tables_.push_back(std::move(table));
   }
   if (request.max_lead() > kMaxLead) {
@@ -112,28 +111,19 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
     : request_(request),
       options_(options),
       partitions_(std::move(partitions)),
+      has_sync_(PushOrder::HasSync(request)),
       expired_eraser_(options.clock, &tables_, &partitions_),
       cut_room_(options.max_copied_bytes),
       takes_(request.partition_count()),
-      reducer_(request.workers(), request.first_step(), options.max_held_push_bytes,
-               options.clock->Monotonic()),
-      applied_(request.workers(), request.first_step()),
-      staleness_(request.workers(), static_cast<size_t>(request.tables_size())),
+      order_(request, options.max_held_push_bytes, options.clock->Monotonic()),
       waiting_(options.max_waiting_bytes) {
-  if (request.max_lead() > 0) lead_.emplace(request.workers(), request.max_lead());
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
 }
 
 absl::Status JobShard::TakePushed() {
   absl::MutexLock lock(&mu_);
   if (request_.pushed_size() == 0) return absl::OkStatus();
-  if (has_sync_) {
-    return absl::InvalidArgumentError(absl::StrCat("job ", request_.job_id(), ": pushed has ",
-                                                   request_.pushed_size(),
-                                                   " ranks, expected 0, since a table is sync"));
-  }
-  return WithContext(applied_.BeginAlone(request_.pushed()),
-                     absl::StrCat("job ", request_.job_id()));
+  return WithContext(order_.BeginAlone(request_.pushed()), absl::StrCat("job ", request_.job_id()));
 }
 
 JobShard::~JobShard() { Close(absl::AbortedError("the ps is stopping")); }
@@ -181,15 +171,11 @@ absl::Status JobShard::Fail(const absl::Status& cause) {
   return reason;
 }
 
-uint64_t JobShard::AppliedSteps() const {
-  return has_sync_ ? reducer_.next_step() : applied_.end();
-}
-
 absl::Status JobShard::CountExpirable(v1::StatsResponse& stats) const {
   uint64_t applied_steps = 0;
   {
     absl::MutexLock lock(&mu_);
-    applied_steps = AppliedSteps();
+    applied_steps = order_.applied_steps();
   }
   for (size_t t = 0; t < tables_.size(); ++t) {
     TESSERA_ASSIGN_OR_RETURN(const uint64_t rows, tables_[t]->CountExpirable(applied_steps));
@@ -204,14 +190,14 @@ v1::StatsResponse JobShard::Stats() const {
   for (std::string& wait : Waits()) stats.add_waits(std::move(wait));
   if (log_ != nullptr) stats.set_log_bytes(log_->bytes());
   absl::MutexLock lock(&mu_);
-  stats.set_applied_steps(has_sync_ ? reducer_.next_step() : applied_.count());
+  stats.set_applied_steps(order_.applied());
   return stats;
 }
 
 std::vector<Staleness::Histogram> JobShard::staleness() const {
   absl::MutexLock lock(&mu_);
   std::vector<Staleness::Histogram> histograms;
-  for (size_t t = 0; t < tables_.size(); ++t) histograms.push_back(staleness_.of(t));
+  for (size_t t = 0; t < tables_.size(); ++t) histograms.push_back(order_.staleness().of(t));
   return histograms;
 }
 

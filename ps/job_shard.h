@@ -18,20 +18,19 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/file_system.h"
-#include "ps/applied_pushes.h"
 #include "ps/byte_budget.h"
 #include "ps/calls.h"
 #include "ps/cut_room.h"
 #include "ps/expired_eraser.h"
 #include "ps/gradient_reducer.h"
 #include "ps/job_checkpoint.h"
-#include "ps/lead_gate.h"
 #include "ps/partition_set.h"
 #include "ps/partition_takes.h"
 #include "ps/push_log/log_feed.h"
 #include "ps/push_log/push_log.h"
 #include "ps/push_log/push_log_reader.h"
 #include "ps/push_log/received_log.h"
+#include "ps/push_order.h"
 #include "ps/push_parts.h"
 #include "ps/request_check.h"
 #include "ps/spill.h"
@@ -276,14 +275,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status CheckIncarnation(const v1::CallHeader& header) const;
   // INVALID_ARGUMENT: there is no such rank.
   absl::Status CheckRank(const v1::CallHeader& header) const;
-  // Notes what a pull with a step confirms about pushes; true: a step may be complete now. ABORTED:
-  // this ps or another one has lost some of them.
-  absl::StatusOr<bool> ConfirmBy(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Whether a pull may be answered: its step has come, or its rank may begin it (LeadGate), and
-  // then this begins it.
-  bool MayAnswer(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // As MayAnswer; if so, the pull is noted as answered.
-  bool BeginAnswer(const v1::PullRequest& pull) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Answers the waiting pulls that need wait no more.
   void AnswerWaiting() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   static absl::StatusOr<std::shared_ptr<JobShard>> TryOpen(const v1::OpenJobRequest& request,
@@ -381,8 +372,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // the job must start again from its last checkpoint.
   absl::Status Fail(const absl::Status& cause) ABSL_LOCKS_EXCLUDED(mu_);
   void Answer(std::list<WaitingPull> pulls);
-  // Steps whose updates the rows have; the age of a row is counted from this.
-  uint64_t AppliedSteps() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string DescribeWait(const WaitingPull& pull, absl::Duration now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -393,7 +382,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Null: nothing spills. Shared with the shard that takes over.
   std::shared_ptr<ColdStore> cold_;
   Tables tables_;
-  bool has_sync_ = false;
+  const bool has_sync_;                            // a table is in sync mode
   std::vector<std::unique_ptr<RankState>> ranks_;  // [workers]
   std::unique_ptr<PushLog> log_;   // null: the job has none, or it is being replayed
   std::unique_ptr<LogFeed> feed_;  // null if log_ is
@@ -421,11 +410,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   mutable absl::Mutex cut_mu_;
 
   mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(cut_mu_);
-  GradientReducer reducer_ ABSL_GUARDED_BY(mu_);
+  PushOrder order_ ABSL_GUARDED_BY(mu_);
   bool applying_ ABSL_GUARDED_BY(mu_) = false;
-  AppliedPushes applied_ ABSL_GUARDED_BY(mu_);         // of jobs without sync tables
-  std::optional<LeadGate> lead_ ABSL_GUARDED_BY(mu_);  // of jobs with max_lead
-  Staleness staleness_ ABSL_GUARDED_BY(mu_);
   uint64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // announced by pushes that miss parts
   WaitingPulls waiting_ ABSL_GUARDED_BY(mu_);
   absl::Status closed_ ABSL_GUARDED_BY(mu_);

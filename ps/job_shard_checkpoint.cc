@@ -60,7 +60,7 @@ absl::Status JobShard::AwaitBarrier(uint64_t step, absl::Duration deadline) {
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(closed_);
     TESSERA_RETURN_IF_ERROR(
-        WithContext(reducer_.CheckAllConfirmed(step), absl::StrCat("job ", request_.job_id())));
+        WithContext(order_.CheckAllConfirmed(step), absl::StrCat("job ", request_.job_id())));
   }
   ConfirmAll(step);
   return AwaitApplied(step, deadline);
@@ -70,18 +70,18 @@ absl::Status JobShard::AwaitApplied(uint64_t step, absl::Duration deadline) cons
   absl::MutexLock lock(&mu_);
   // The last pushes may have been answered but not applied yet.
   const auto applied = [this, step]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return !has_sync_ || !closed_.ok() || reducer_.next_step() >= step;
+    return !has_sync_ || !closed_.ok() || order_.next_step() >= step;
   };
   mu_.AwaitWithTimeout(absl::Condition(&applied), deadline - options_.clock->Monotonic());
   TESSERA_RETURN_IF_ERROR(closed_);
-  if (!has_sync_ || reducer_.next_step() == step) return absl::OkStatus();
-  if (reducer_.next_step() < step) {
+  if (!has_sync_ || order_.next_step() == step) return absl::OkStatus();
+  if (order_.next_step() < step) {
     return absl::DeadlineExceededError(absl::StrCat(
-        "job ", request_.job_id(), ": step ", reducer_.next_step(), " is not applied yet, before ",
-        step, "; it waits for ", reducer_.Missing(options_.clock->Monotonic())));
+        "job ", request_.job_id(), ": step ", order_.next_step(), " is not applied yet, before ",
+        step, "; it waits for ", order_.Missing(options_.clock->Monotonic())));
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("job ", request_.job_id(), ": ", reducer_.next_step(),
+      absl::StrCat("job ", request_.job_id(), ": ", order_.next_step(),
                    " steps are applied already, expected ", step, " and no worker that pushes"));
 }
 
@@ -94,7 +94,7 @@ absl::Status JobShard::AwaitCut(const v1::WriteCheckpointRequest& request,
   for (size_t r = 0; r < std::min<size_t>(request.confirmed_size(), ranks_.size()); ++r) {
     const uint64_t confirmed = request.confirmed(static_cast<int>(r));
     TESSERA_RETURN_IF_ERROR(
-        WithContext(applied_.CheckConfirmed(Rank(static_cast<uint32_t>(r)), confirmed), what));
+        WithContext(order_.CheckConfirmed(Rank(static_cast<uint32_t>(r)), confirmed), what));
   }
   return absl::OkStatus();
 }
@@ -225,7 +225,7 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
   uint64_t applied_steps = 0;
   {
     absl::MutexLock lock(&mu_);
-    applied_steps = AppliedSteps();
+    applied_steps = order_.applied_steps();
   }
   v1::LoggedExpiry expiry;
   expiry.set_applied_steps(applied_steps);

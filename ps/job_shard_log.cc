@@ -210,11 +210,7 @@ v1::PushLogHead JobShard::LogHead() const {
   v1::PushLogHead head;
   *head.mutable_opened() = request_;
   absl::MutexLock lock(&mu_);
-  if (has_sync_) {
-    head.set_next_step(reducer_.next_step());
-  } else {
-    applied_.Save(head);
-  }
+  order_.Save(head);
   return head;
 }
 
@@ -227,11 +223,7 @@ absl::Status JobShard::TakeHead(const v1::PushLogHead& head) {
     return other("was written for other tables or another set of ps");
   }
   absl::MutexLock lock(&mu_);
-  if (has_sync_) {
-    if (head.next_step() == request_.first_step()) return absl::OkStatus();
-    return other("begins at step ", head.next_step(), ", expected ", request_.first_step());
-  }
-  const absl::Status loaded = applied_.Load(head);
+  const absl::Status loaded = order_.Load(head, request_.first_step());
   return loaded.ok() ? loaded : other(loaded.message());
 }
 

@@ -174,9 +174,9 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::OpenEmpty(const v1::OpenJobR
 
 absl::Status JobShard::CheckApplied(uint64_t steps) const {
   absl::MutexLock lock(&mu_);
-  if (!has_sync_ || reducer_.next_step() == steps) return absl::OkStatus();
+  if (!has_sync_ || order_.next_step() == steps) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("job ", request_.job_id(), ": ", reducer_.next_step(),
+      absl::StrCat("job ", request_.job_id(), ": ", order_.next_step(),
                    " steps have been applied here, expected ", steps));
 }
 

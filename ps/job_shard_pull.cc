@@ -33,7 +33,7 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
     absl::MutexLock lock(&mu_);
     status = closed_;
     if (status.ok()) {
-      const absl::StatusOr<bool> confirmed = ConfirmBy(call.request);
+      const absl::StatusOr<bool> confirmed = order_.ConfirmBy(call.request);
       status = WithContext(confirmed.status(), absl::StrCat("job ", request_.job_id()));
       completes = confirmed.value_or(false);
     }
@@ -47,7 +47,7 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
     absl::MutexLock lock(&mu_);
     status = closed_;
     // Holds even for a pull without keys: a rank that has none here must not run ahead either.
-    if (status.ok() && !BeginAnswer(call.request)) {
+    if (status.ok() && !order_.MayAnswer(call.request, options_.clock->Monotonic())) {
       if (waiting_.HasRoomFor(call)) {
         waiting_.Add({.call = std::move(call),
                       .keys = std::move(keys),
@@ -82,51 +82,16 @@ absl::Status JobShard::LookAhead(const PullCall& call) {
   return absl::OkStatus();
 }
 
-bool JobShard::MayAnswer(const v1::PullRequest& pull) {
-  if (has_sync_) return pull.step() <= reducer_.next_step();
-  const uint32_t rank = pull.header().rank();
-  if (!lead_.has_value() || pull.begins() == 0 || rank >= ranks_.size()) return true;
-  const uint64_t step = pull.begins() - 1;
-  // A late message must not begin a step that has ended.
-  if (applied_.Contains(Rank(rank), step)) return true;
-  return lead_->Begin(Rank(rank), step, options_.clock->Monotonic());
-}
-
-bool JobShard::BeginAnswer(const v1::PullRequest& pull) {
-  if (!MayAnswer(pull)) return false;
-  const uint32_t rank = pull.header().rank();
-  if (pull.begins() > 0 && rank < ranks_.size()) {
-    staleness_.Pulled(Rank(rank), pull.begins() - 1);
-  }
-  return true;
-}
-
 void JobShard::AnswerWaiting() {
   std::list<WaitingPull> ready;
   {
     absl::MutexLock lock(&mu_);
     ready = waiting_.Take([this](const WaitingPull& pull) {
       mu_.AssertHeld();
-      return BeginAnswer(pull.call.request);
+      return order_.MayAnswer(pull.call.request, options_.clock->Monotonic());
     });
   }
   Answer(std::move(ready));
-}
-
-absl::StatusOr<bool> JobShard::ConfirmBy(const v1::PullRequest& pull) {
-  if (!has_sync_ || pull.step() == 0) return false;
-  const uint32_t rank = pull.header().rank();
-  if (pull.read_only()) {
-    TESSERA_RETURN_IF_ERROR(reducer_.CheckAllConfirmed(pull.step()));
-  } else if (rank < ranks_.size()) {
-    TESSERA_RETURN_IF_ERROR(reducer_.CheckConfirmed(Rank(rank), pull.step()));
-  }
-  if (pull.read_only() || pull.all_confirmed()) {
-    reducer_.ConfirmAll(pull.step());
-  } else if (rank < ranks_.size()) {
-    reducer_.Confirm(Rank(rank), pull.step());
-  }
-  return reducer_.Complete();
 }
 
 absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKeys& keys) {
@@ -202,16 +167,9 @@ void JobShard::Answer(std::list<WaitingPull> pulls) {
 
 std::string JobShard::DescribeWait(const WaitingPull& pull, absl::Duration now) const {
   const v1::PullRequest& request = pull.call.request;
-  const std::string who =
-      absl::StrCat("job ", request_.job_id(), ": rank ", request.header().rank(),
-                   "'s pull of step ", lead_.has_value() ? request.begins() - 1 : request.step(),
-                   " waits since ", Ago(now - pull.since));
-  if (!lead_.has_value()) {
-    return absl::StrCat(who, " for the pushes of step ", reducer_.next_step(), " from ",
-                        reducer_.Missing(now));
-  }
-  return absl::StrCat(who, " for ", lead_->Holder(Rank(request.header().rank()), now),
-                      ", while it has begun max_lead (", request_.max_lead(), ") steps");
+  return absl::StrCat("job ", request_.job_id(), ": rank ", request.header().rank(),
+                      "'s pull of step ", order_.StepOf(request), " waits since ",
+                      Ago(now - pull.since), " for ", order_.WaitsFor(request, now));
 }
 
 std::vector<std::string> JobShard::Waits() const {

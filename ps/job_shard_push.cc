@@ -20,8 +20,7 @@ absl::Status JobShard::Push(PushCall call) {
     bool completes = false;
     {
       absl::MutexLock lock(&mu_);
-      reducer_.Confirm(Rank(header.rank()), call.request.sequence());
-      completes = reducer_.Complete();
+      completes = order_.ConfirmBefore(Rank(header.rank()), call.request.sequence());
     }
     // Comes first: the completed step may free the room that this push needs.
     if (completes) ApplyCompleteSteps();
@@ -78,8 +77,7 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
     absl::MutexLock lock(&mu_);
     if (!rank.parts.Contains(sequence)) {
       // A push of the step that all wait for is always taken.
-      const bool awaited = has_sync_ && sequence == reducer_.next_step();
-      if (!awaited && !replaying_ && part_bytes_ > 0 &&
+      if (!order_.Awaits(sequence) && !replaying_ && part_bytes_ > 0 &&
           part_bytes_ + request.bulk_bytes() > options_.max_part_bytes) {
         return absl::ResourceExhaustedError(
             absl::StrCat("job ", request_.job_id(), ": pushes of ", part_bytes_, " of ",
@@ -129,12 +127,7 @@ void JobShard::ReturnPartBytes(const PushParts::Erased& erased) {
 absl::StatusOr<PushVerdict> JobShard::CheckSequence(const v1::PushRequest& request,
                                                     uint64_t bytes) const {
   TESSERA_RETURN_IF_ERROR(closed_);
-  const Rank number(request.header().rank());
-  if (has_sync_) {
-    return reducer_.Check(number, request.sequence(), request.learning_rate_scale(),
-                          replaying_ ? 0 : bytes);
-  }
-  return applied_.Check(number, request.sequence(), request.confirmed());
+  return order_.Check(request, replaying_ ? 0 : bytes);
 }
 
 absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const GradientBlock> blocks,
@@ -180,31 +173,23 @@ absl::Status JobShard::ApplyPush(const v1::PushRequest& request,
   }
   TESSERA_RETURN_IF_ERROR(
       ApplyToTables(/*sync=*/false, parts, request.sequence(), request.learning_rate_scale()));
-  const Rank number(request.header().rank());
-  if (!has_sync_) {
-    absl::MutexLock lock(&mu_);
-    staleness_.Pushed(number, request.sequence(), changed);
-    applied_.Add(number, request.sequence());
-    if (lead_.has_value()) lead_->End(number, request.sequence());
-    return absl::OkStatus();
-  }
-  GradientReducer::Push push = {.learning_rate_scale = request.learning_rate_scale(),
-                                .blocks = {},
-                                .memory = std::move(memory)};
-  for (const GradientBlock& block : blocks) {
-    if (tables_[block.table]->sync()) push.blocks.push_back(block);
+  GradientReducer::Push of_sync;
+  if (has_sync_) {
+    of_sync.learning_rate_scale = request.learning_rate_scale();
+    of_sync.memory = std::move(memory);
+    for (const GradientBlock& block : blocks) {
+      if (tables_[block.table]->sync()) of_sync.blocks.push_back(block);
+    }
   }
   absl::MutexLock lock(&mu_);
-  staleness_.Pushed(number, request.sequence(), changed);
-  reducer_.Add(number, request.sequence(), std::move(push), bytes, options_.clock->Monotonic());
+  order_.Add(request, changed, std::move(of_sync), bytes, options_.clock->Monotonic());
   return absl::OkStatus();
 }
 
 void JobShard::ConfirmAll(uint64_t step) {
   {
     absl::MutexLock lock(&mu_);
-    if (!has_sync_) return;
-    reducer_.ConfirmAll(step);
+    order_.ConfirmAll(step);
   }
   ApplyCompleteSteps();
 }
@@ -215,7 +200,7 @@ void JobShard::ApplyCompleteSteps() {
     {
       absl::MutexLock lock(&mu_);
       // One thread at a time applies; it also takes steps that become complete meanwhile.
-      if (applying_ || !has_sync_ || !closed_.ok() || !reducer_.Complete()) return;
+      if (applying_ || !closed_.ok() || !order_.Complete()) return;
       applying_ = true;
     }
     {
@@ -237,8 +222,8 @@ absl::Status JobShard::ApplyStep(std::vector<GradientReducer::Push>& pushes) {
   uint64_t step = 0;
   {
     absl::MutexLock lock(&mu_);
-    step = reducer_.next_step();
-    pushes = reducer_.Take();
+    step = order_.next_step();
+    pushes = order_.Take();
   }
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
   for (const GradientReducer::Push& push : pushes) {
@@ -249,7 +234,7 @@ absl::Status JobShard::ApplyStep(std::vector<GradientReducer::Push>& pushes) {
   TESSERA_RETURN_IF_ERROR(
       ApplyToTables(/*sync=*/true, parts, step, pushes.front().learning_rate_scale));
   absl::MutexLock lock(&mu_);
-  reducer_.Applied();
+  order_.Applied();
   applying_ = false;
   return absl::OkStatus();
 }
@@ -285,19 +270,7 @@ absl::StatusOr<v1::ProgressResponse> JobShard::GetProgress(const v1::ProgressReq
     TESSERA_RETURN_IF_ERROR(CheckIncarnation(header));
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(closed_);
-    const Rank number(header.rank());
-    staleness_.Forget(number);
-    if (has_sync_) {
-      reducer_.Confirm(number, request.confirmed());
-      response.set_next_push(reducer_.NextPush(number));
-      response.set_end_push(reducer_.EndPush(number));
-    } else {
-      TESSERA_RETURN_IF_ERROR(applied_.CheckConfirmed(number, request.confirmed()));
-      response.set_next_push(applied_.NextPush(number));
-      response.set_end_push(applied_.EndPush(number));
-      // The rank begins anew the steps that it had begun before.
-      if (lead_.has_value()) lead_->Forget(number);
-    }
+    TESSERA_ASSIGN_OR_RETURN(response, order_.TakeOver(Rank(header.rank()), request.confirmed()));
   }
   ApplyCompleteSteps();
   if (!has_sync_) AnswerWaiting();
