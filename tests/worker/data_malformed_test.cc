@@ -1,5 +1,6 @@
 // Bad files, bad records and bad specs: each ends in a message that says where, what was found and
 // what was expected.
+#include "absl/strings/str_replace.h"
 #include "tests/worker/data_testing.h"
 
 namespace tessera::worker {
@@ -220,6 +221,19 @@ TEST(DataMalformedTest, AQuoteThatIsNeverClosedIsABadRecordWhereNoLineFollows) {
   EXPECT_EQ(ReadAll(*OpenSource(folder, kCsv), "a.csv")->bad_records, 1u);
 }
 
+TEST(DataMalformedTest, ACarriageReturnThatEndsNoLineIsText) {
+  DataFolder folder;
+  constexpr char kStrings[] = R"(format: CSV
+    columns { name: "y" role: LABEL } columns { name: "a" role: SPARSE type: STRING })";
+  for (const std::string& content : {"1,\"x\ry\""s, "1,x\r"s, "1,x\r\n"s, "1,x\ry\n"s,
+                                     "1," + std::string(70000, 'x') + "\ry\n"}) {
+    folder.Write("a.csv", content);
+    auto records = ReadAll(*OpenSource(folder, kStrings), "a.csv");
+    ASSERT_TRUE(records.ok()) << records.status();
+    EXPECT_EQ(records->batch.size, 1u);
+  }
+}
+
 TEST(DataMalformedTest, AHeaderThatTheSpecDoesNotTellOfIsSuspected) {
   DataFolder folder;
   folder.Write("a.tsv", "label\tage\tuser\n1\t2\t3\n");
@@ -286,6 +300,17 @@ TEST(DataMalformedTest, BadFilesAreRefusedWithTheirNameAndReason) {
       {"zstd without its name", "a.csv", zstd, invalid, {"a.csv: is zstd data: name it .zst"}},
       {"utf-16", "a.csv", "\xff\xfel\0a\0"s, invalid, {"a.csv: is UTF-16 text"}},
       {"parquet", "a.csv", "PAR1....", invalid, {"a.csv: is a Parquet file"}},
+      {"line ends by CR",
+       "a.csv",
+       "label,age,user\r1,2,3\r0,2,3\r",
+       invalid,
+       {"a.csv: has line ends by CR only, so that all of it is one line; expected LF or CR and LF: "
+        "convert it, as by tr '\\r' '\\n' < OLD > NEW"}},
+      {"many line ends by CR",
+       "a.csv",
+       absl::StrReplaceAll(text, {{"\n", "\r"}}),
+       invalid,
+       {"a.csv: has line ends by CR only"}},
       {"quote that takes a line",
        "a.csv",
        good + "1,\"2,3\n0,1,1\n",

@@ -38,6 +38,29 @@ absl::StatusOr<uint64_t> CheckText(const ReadableFile& file, uint64_t bytes) {
   return absl::StartsWith(start, "\xef\xbb\xbf") ? 3 : 0;
 }
 
+// Refuses a file that has no line feed within the length of a record and carriage returns within
+// its text: its lines end as they did on old Macintoshes, and all of it would be one record.
+absl::Status CheckLineEnds(const ReadableFile& file, v1::DataFormat format, uint64_t bytes) {
+  constexpr uint64_t kBlock = 64 << 10;
+  std::string block;
+  bool in_quotes = false;
+  uint64_t returns = 0;
+  for (uint64_t at = 0; at < std::min(bytes, kMaxRecordBytes); at += block.size()) {
+    block.resize(static_cast<size_t>(std::min(kBlock, bytes - at)));
+    TESSERA_RETURN_IF_ERROR(file.Read(at, absl::MakeSpan(block)));
+    if (absl::StrContains(block, '\n')) return absl::OkStatus();
+    for (size_t i = 0; i < block.size(); ++i) {
+      if (block[i] == '"' && format == v1::CSV) in_quotes = !in_quotes;
+      const bool last = at + i + 1 == bytes;  // may be half of a line end
+      if (block[i] == '\r' && !in_quotes && !last) ++returns;
+    }
+  }
+  if (returns == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "has line ends by CR only, so that all of it is one line; expected LF or CR and LF: convert "
+      "it, as by tr '\\r' '\\n' < OLD > NEW");
+}
+
 class TextReader final : public Reader {
  public:
   TextReader(FileSystem& fs, const Schema& schema, const TextFile& file)
@@ -86,6 +109,7 @@ class TextReader final : public Reader {
     if (text_bytes_ == 0) return absl::InvalidArgumentError("is empty; expected records");
     RecordIndex::Place begin;
     TESSERA_ASSIGN_OR_RETURN(begin.offset, CheckText(text, text_bytes_));
+    TESSERA_RETURN_IF_ERROR(CheckLineEnds(text, schema_.format, text_bytes_));
     if (schema_.header) {
       TESSERA_RETURN_IF_ERROR(ScanHeader(text, &begin));
     } else {
