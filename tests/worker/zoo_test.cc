@@ -320,6 +320,9 @@ TEST(Zoo, SaysWhatTasksLack) {
   v1::JobSpec spec = TinyJob("mmoe");
   spec.mutable_model()->clear_tasks();
   EXPECT_THAT(ErrorOf(spec), HasSubstr("is of several tasks: add them to model.tasks"));
+  // An option of the tasks that lack is none that is not known.
+  (*spec.mutable_model()->mutable_options()->mutable_fields())["classes"].set_number_value(3);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("is of several tasks: add them to model.tasks"));
   spec = TinyJob("mmoe");
   spec.mutable_model()->mutable_tasks(1)->set_output("bye");
   EXPECT_THAT(ErrorOf(spec),

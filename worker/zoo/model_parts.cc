@@ -309,6 +309,7 @@ std::vector<ModelParts::Task> ModelParts::Tasks() {
     tasks.push_back({task.name(), OutputsOf(task.loss()) == math::Outputs::kClasses});
   }
   if (tasks.empty()) {
+    options_.Int("classes", 0, 0, 1 << 16);  // is known, though no task here may read it
     Fail(
         "is of several tasks: add them to model.tasks, as in `tasks: [{name: click, label: click}, "
         "{name: buy, label: buy}]`");
