@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "common/math/loss/missing_label.h"
 
 namespace tessera::local {
 namespace {
@@ -59,8 +60,12 @@ std::vector<std::string> WarningsOfTargets(const v1::JobSpec& spec) {
 
 ColumnsSeen::ColumnsSeen(const v1::JobSpec& spec) {
   std::vector<std::string> sparse;
-  size_t dense_width = 0;
+  size_t dense_width = 0, label_columns = 0;
   for (const v1::ColumnSpec& column : spec.data().columns()) {
+    if (column.role() == v1::LABEL) {
+      if (column.has_missing_value()) labels_.push_back({&column, label_columns});
+      ++label_columns;
+    }
     if (column.role() == v1::DENSE) {
       const bool libsvm = spec.data().format() == v1::LIBSVM;
       const size_t width = libsvm ? column.index_end() - column.index_begin() : 1;
@@ -99,6 +104,10 @@ void ColumnsSeen::Add(const worker::Batch& batch) {
     for (Pair& pair : pairs_) {
       pair.unequal += ids(pair.first_index, row) != ids(pair.other_index, row);
     }
+    for (Labels& labels : labels_) {
+      const float label = batch.labels[row * batch.label_width() + labels.index];
+      labels.any |= !math::IsMissing(label);
+    }
     const float* const dense = batch.dense.data() + row * batch.dense_width();
     for (Numbers& numbers : numbers_) {
       for (size_t i = numbers.begin; i < numbers.end; ++i) {
@@ -128,6 +137,13 @@ std::vector<std::string> ColumnsSeen::Warnings() const {
                                     " of the first ", records_,
                                     " records they have different numbers of ids; an id that is "
                                     "left out moves those behind it"));
+  }
+  for (const Labels& labels : labels_) {
+    if (labels.any || records_ == 0) continue;
+    warnings.push_back(absl::StrCat("data.columns: column ", labels.column->name(),
+                                    " has no label in the first ", records_,
+                                    " records; is it meant to be missing where it is '",
+                                    labels.column->missing_value(), "' (missing_value)?"));
   }
   for (const Numbers& numbers : numbers_) {
     if (numbers.largest <= kLarge) continue;

@@ -15,8 +15,8 @@ namespace tessera::local {
 std::vector<std::string> WarningsOfTargets(const v1::JobSpec& spec);
 
 // What records hold that is allowed and hardly meant: no separator where the job names one,
-// sequences that are read place by place and are not equally long, numbers that are too large for a
-// network. Borrows the spec.
+// sequences that are read place by place and are not equally long, no label at all, numbers that
+// are too large for a network. Borrows the spec.
 class ColumnsSeen {
  public:
   explicit ColumnsSeen(const v1::JobSpec& spec);
@@ -36,6 +36,11 @@ class ColumnsSeen {
     size_t first_index = 0, other_index = 0;  // in Batch::sparse
     uint64_t unequal = 0;                     // records
   };
+  struct Labels {
+    const v1::ColumnSpec* column = nullptr;
+    size_t index = 0;  // in a row of Batch::labels
+    bool any = false;  // some record has one
+  };
   struct Numbers {
     const v1::ColumnSpec* column = nullptr;
     size_t begin = 0, end = 0;  // in a row of Batch::dense
@@ -45,6 +50,7 @@ class ColumnsSeen {
   uint64_t records_ = 0;
   std::vector<Lists> lists_;  // of columns with a separator
   std::vector<Pair> pairs_;
+  std::vector<Labels> labels_;  // of columns with a missing_value
   std::vector<Numbers> numbers_;
 };
 

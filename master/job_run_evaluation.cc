@@ -124,10 +124,11 @@ void JobRun::TellUndefined(const v1::Evaluation& evaluation, const Now& now) {
       std::any_of(evaluations_.begin(), evaluations_.end(), is_undefined)) {
     return;
   }
-  jobs_->AddEvent(record_,
-                  absl::StrCat(monitor, " is not defined on data.validation (its labels ",
-                               "are all alike?): it counts neither as an improvement nor as none"),
-                  now.wall);
+  jobs_->AddEvent(
+      record_,
+      absl::StrCat(monitor, " is not defined on data.validation (its labels ",
+                   "are all alike, or missing?): it counts neither as an improvement nor as none"),
+      now.wall);
 }
 
 void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {

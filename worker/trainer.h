@@ -124,7 +124,7 @@ class Trainer {
   std::vector<float> statistics_sum_;                    // gradients of the unit; dense_training
   std::vector<float> trained_gradient_;
   std::vector<float> statistics_gradient_;
-  // Scores of the unit so far, of the first task whose labels are 0 and 1.
+  // Scores of the unit so far, of the first task whose labels are 0 and 1; samples with a label.
   std::vector<float> logits_;
   std::vector<float> labels_;
   std::vector<float> weights_;

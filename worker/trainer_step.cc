@@ -9,6 +9,7 @@
 #include "common/job/job_tables.h"
 #include "common/job/tasks.h"
 #include "common/log.h"
+#include "common/math/loss/missing_label.h"
 #include "common/status_macros.h"
 #include "common/train_unit.h"
 #include "common/window.h"
@@ -126,12 +127,14 @@ void Trainer::KeepScores(const Batch& batch) {
   for (size_t task = 0; task < losses.size(); ++task) {
     if (OutputsOf(losses[task].kind) != math::Outputs::kLogits) continue;
     const absl::Span<const float> logits = context_->executor->output(task);
-    logits_.insert(logits_.end(), logits.begin(), logits.end());
     const size_t width = batch.label_width();
     for (uint32_t i = 0; i < batch.size; ++i) {
-      labels_.push_back(batch.labels[i * width + losses[task].label]);
+      const float label = batch.labels[i * width + losses[task].label];
+      if (math::IsMissing(label)) continue;
+      logits_.push_back(logits[i]);
+      labels_.push_back(label);
+      if (!batch.weights.empty()) weights_.push_back(batch.weights[i]);
     }
-    weights_.insert(weights_.end(), batch.weights.begin(), batch.weights.end());
     return;
   }
 }

@@ -1,8 +1,10 @@
 #include "common/job/scores.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/job/metric_names.h"
+#include "common/math/loss/missing_label.h"
 
 namespace tessera {
 namespace {
@@ -15,7 +17,36 @@ std::vector<float> Column(absl::Span<const float> rows, size_t width, size_t col
   return values;
 }
 
-// Calls measure(index of the task, math::Evaluated) for every task.
+// The values of the samples that have a label. `values` is empty or has one for each label.
+template <typename T>
+std::vector<T> Labelled(absl::Span<const T> values, absl::Span<const float> labels) {
+  std::vector<T> kept;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!math::IsMissing(labels[i])) kept.push_back(values[i]);
+  }
+  return kept;
+}
+
+// Calls measure(index of the task, evaluated) with the samples that have a label.
+template <typename Measure>
+void MeasureLabelled(size_t task, const math::Evaluated& evaluated, Measure measure) {
+  const absl::Span<const float> labels = evaluated.labels;
+  if (std::none_of(labels.begin(), labels.end(), math::IsMissing)) return measure(task, evaluated);
+  const std::vector<float> outputs = Labelled(evaluated.outputs, labels);
+  const std::vector<uint64_t> groups = Labelled(evaluated.groups, labels);
+  const std::vector<float> weights = Labelled(evaluated.weights, labels);
+  const std::vector<float> log_probabilities = Labelled(evaluated.log_probabilities, labels);
+  const std::vector<float> kept = Labelled(labels, labels);
+  measure(task, {.outputs = outputs,
+                 .labels = kept,
+                 .groups = groups,
+                 .weights = weights,
+                 .log_probabilities = log_probabilities,
+                 .kind = evaluated.kind});
+}
+
+// Calls measure(index of the task, math::Evaluated) for every task, with the samples that have a
+// label of the task.
 template <typename Measure>
 void ForEachTask(const ScoreLayout& layout, absl::Span<const float> outputs,
                  absl::Span<const float> labels, absl::Span<const uint64_t> groups,
@@ -38,7 +69,7 @@ void ForEachTask(const ScoreLayout& layout, absl::Span<const float> outputs,
     evaluated.labels = task_labels;
     evaluated.log_probabilities = log_probabilities;
     at += ScoreFloats(task.loss);
-    measure(t, evaluated);
+    MeasureLabelled(t, evaluated, measure);
   }
 }
 

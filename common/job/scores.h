@@ -22,7 +22,8 @@ struct ScoreLayout {
   static ScoreLayout Of(const v1::JobSpec& spec);
   // Floats of a sample's outputs: ScoreFloats of every task, in order.
   size_t output_floats() const;
-  // Floats of a sample's labels: the LABEL columns in order, then the weight if `weighted`.
+  // Floats of a sample's labels: the LABEL columns in order, then the weight if `weighted`. A label
+  // that the sample does not have is NaN: it does not count in the metrics of the column's tasks.
   size_t label_floats() const { return label_columns + (weighted ? 1 : 0); }
   size_t sample_bytes() const {
     return (output_floats() + label_floats()) * sizeof(float) + (grouped ? sizeof(uint64_t) : 0);
@@ -47,7 +48,7 @@ class ScoreSums {
   // `other` was made with the same arguments.
   void Merge(const ScoreSums& other);
 
-  uint64_t samples() const { return samples_; }
+  uint64_t samples() const { return samples_; }  // with labels or without
   std::map<std::string, double> Values() const;
   // How far a value may be from the metric that it approximates; only for approximations.
   std::map<std::string, double> ErrorBounds() const;

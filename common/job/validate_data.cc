@@ -18,6 +18,17 @@ namespace {
 
 std::string LowerName(const std::string& name) { return absl::AsciiStrToLower(name); }
 
+// Of a LABEL column.
+LabelKind KindOf(const v1::JobSpec& spec, const v1::ColumnSpec& column) {
+  LabelKind kind = LabelKind::kBinary;
+  uint32_t label = 0;
+  for (const v1::ColumnSpec& other : spec.data().columns()) {
+    if (&other == &column) kind = LabelKindsOf(spec)[label];
+    label += other.role() == v1::LABEL;
+  }
+  return kind;
+}
+
 absl::Status DefaultValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
                           const std::string& path) {
   const std::string& value = column.default_value();
@@ -39,17 +50,11 @@ absl::Status DefaultValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
     if (parsed && number >= 0) return absl::OkStatus();
     return Wrong(path, "found '", value, "'; expected 0 or more, as the column is the weight");
   }
-  LabelKind kind = LabelKind::kBinary;
-  uint32_t label = 0;
-  for (const v1::ColumnSpec& other : spec.data().columns()) {
-    if (&other == &column) kind = LabelKindsOf(spec)[label];
-    label += other.role() == v1::LABEL;
-  }
   const auto expect = [&](bool good, const char* expected) -> absl::Status {
     if (parsed && good) return absl::OkStatus();
     return Wrong(path, "found '", value, "'; expected ", expected, ", as the column is the label");
   };
-  switch (kind) {
+  switch (KindOf(spec, column)) {
     case LabelKind::kReal:
       return expect(true, "a finite number");
     case LabelKind::kClass:
@@ -61,6 +66,29 @@ absl::Status DefaultValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
       break;
   }
   return expect(number == 0 || number == 1, "0 or 1");
+}
+
+absl::Status MissingValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
+                          const std::string& path) {
+  const std::string& value = column.missing_value();
+  if (column.has_default_value()) {
+    return Wrong(path,
+                 "an empty label has the default_value, or is missing; leave one of both out");
+  }
+  const bool libsvm = spec.data().format() == v1::LIBSVM;
+  if (libsvm && (value.empty() || value.find_first_of(" \t") != std::string::npos)) {
+    return Wrong(path, "found '", value,
+                 "'; libsvm files have no empty labels: expected the word that stands in place of "
+                 "one, such as 'nan'");
+  }
+  double number = 0;
+  if (KindOf(spec, column) == LabelKind::kBinary && absl::SimpleAtod(value, &number) &&
+      (number == 0 || number == 1)) {
+    return Wrong(path, "found '", value,
+                 "', which is one of the labels 0 and 1; expected what stands for none, such as "
+                 "'nan' (empty fields are none anyway)");
+  }
+  return absl::OkStatus();
 }
 
 std::vector<std::string> TableNames(const v1::JobSpec& spec) {
@@ -125,6 +153,8 @@ absl::Status Belongings(v1::DataFormat format, const v1::ColumnSpec& column,
                                column.role() == v1::DENSE, "transform", "dense"));
   TESSERA_RETURN_IF_ERROR(only(column.has_default_value(), column.role() != v1::IGNORED,
                                "default_value", "label, weight, dense and sparse"));
+  TESSERA_RETURN_IF_ERROR(
+      only(column.has_missing_value(), column.role() == v1::LABEL, "missing_value", "label"));
   const bool sequence = column.pooling() == v1::SEQUENCE;
   constexpr uint32_t kMostRows = 1024;
   if (sequence && (column.max_length() < 1 || column.max_length() > kMostRows)) {
@@ -194,6 +224,9 @@ absl::Status Column(const v1::JobSpec& spec, const std::set<std::string>& tables
     return Wrong(path + ".index_end", "found the index range [", column.index_begin(), ", ",
                  column.index_end(), ") for column '", column.name(),
                  "'; the format libsvm needs index_begin < index_end");
+  }
+  if (column.has_missing_value()) {
+    TESSERA_RETURN_IF_ERROR(MissingValue(spec, column, path + ".missing_value"));
   }
   return absl::OkStatus();
 }

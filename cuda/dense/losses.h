@@ -9,7 +9,8 @@ namespace tessera::cuda {
 // Losses of samples, each by itself or compared within its group (common/math/loss). All pointers
 // are to the card's memory.
 
-// Labels and weights of the samples, and the factors of their gradients.
+// Labels and weights of the samples, and the factors of their gradients. A sample whose label is
+// NaN (math::IsMissing) has none: its loss and gradient are 0, and nothing is compared with it.
 struct LossSamples {
   int64_t n = 0;
   const float* labels = nullptr;   // [n]

@@ -1,8 +1,12 @@
 // Jobs with sample weights, several tasks, and losses of classes and of ranking, on a cluster in
 // this process.
 #include <fstream>
+#include <functional>
 #include <sstream>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/behaviour_data.h"
 #include "tests/cluster/training_testing.h"
 
@@ -80,6 +84,31 @@ class TasksTest : public TrainingTest {
     const auto& metrics = status.final_metrics().at("test").metrics();
     return {metrics.begin(), metrics.end()};
   }
+
+  using Fields = std::vector<std::string>;
+  using Header = std::function<size_t(const std::string&)>;  // the place of a column
+  // Changes each record of a file of the data by change(header, number of the record, fields).
+  void Rewrite(const std::string& file,
+               absl::FunctionRef<void(const Header&, size_t, Fields&)> change) {
+    const std::string path = folder_ + "/" + file;
+    std::ifstream in(path);
+    std::string line, text;
+    std::getline(in, line);
+    const Fields names = absl::StrSplit(line, ',');
+    absl::StrAppend(&text, line, "\n");
+    const Header at = [&](const std::string& name) {
+      const auto found = std::find(names.begin(), names.end(), name);
+      EXPECT_NE(found, names.end()) << name;
+      return static_cast<size_t>(found - names.begin());
+    };
+    for (size_t record = 0; std::getline(in, line); ++record) {
+      Fields fields = absl::StrSplit(line, ',');
+      change(at, record, fields);
+      absl::StrAppend(&text, absl::StrJoin(fields, ","), "\n");
+    }
+    std::ofstream(path) << text;
+  }
+
   v1::JobStatus RunHere(const std::string& name, const v1::JobSpec& spec, int ps = 2,
                         int workers = 2) {
     return Run(name, spec, {.ps = ps, .workers = workers, .data_root = folder_});
@@ -142,6 +171,64 @@ TEST_F(TasksTest, EveryTaskIsTrainedMeasuredAndPredicted) {
     while (std::getline(file, line)) lines += std::count(line.begin(), line.end(), ',') == 6;
     EXPECT_EQ(lines, 2000);
   }
+}
+
+TEST_F(TasksTest, ARecordWithoutALabelIsOneOfWeightZero) {
+  // Every other record: its label is missing, or it is there and the record weighs nothing.
+  for (const char* split : {"train.csv", "test.csv"}) {
+    Rewrite(split, [](const Header& at, size_t record, Fields& fields) {
+      const bool labelled = record % 2 == 0;
+      fields[at("weight")] = labelled ? "1" : "0";
+      fields[at("kind")] = labelled ? fields[at("click")] : "nan";
+    });
+  }
+  const std::vector<std::string> metrics = {"evaluation.metrics=[auc, logloss, calibration]"};
+  v1::JobSpec weighted = Behaviour(metrics);
+  AddColumn(weighted, "weight", v1::WEIGHT);
+  v1::JobSpec missing = Behaviour(metrics);
+  missing.mutable_data()->mutable_columns(0)->set_name("kind");
+  missing.mutable_data()->mutable_columns(0)->set_missing_value("nan");
+  const v1::JobStatus by_weight = RunHere("weighted", weighted),
+                      by_label = RunHere("missing", missing);
+  EXPECT_EQ(Digest(by_weight), Digest(by_label));
+  const auto expected = Test(by_weight), found = Test(by_label);
+  ASSERT_EQ(found.size(), 3u);
+  for (const auto& [name, value] : expected) EXPECT_NEAR(found.at(name), value, 1e-12) << name;
+  EXPECT_GT(found.at("auc"), 0.6);
+}
+
+TEST_F(TasksTest, TasksLearnFromTheRecordsThatHaveTheirLabel) {
+  // Purchases are known of clicked items only, and the kind of every other one.
+  for (const char* split : {"train.csv", "test.csv"}) {
+    Rewrite(split, [](const Header& at, size_t record, Fields& fields) {
+      if (fields[at("click")] == "0") fields[at("buy")] = "";
+      if (record % 2 == 0) fields[at("kind")] = "";
+    });
+  }
+  v1::JobSpec spec = Behaviour({"model.name=mmoe", "train.epochs=8",
+                                "model.options={hidden: [32], tower: [16], classes: 7}",
+                                "evaluation.metrics=[logloss, auc/click-task, auc/buy-task, "
+                                "calibration/buy-task, accuracy/kind-task]"});
+  for (const char* label : {"buy", "kind"}) {
+    AddColumn(spec, label, v1::LABEL);
+    spec.mutable_data()->mutable_columns()->rbegin()->set_missing_value("");
+  }
+  AddTask(spec, "click", v1::BINARY_CROSS_ENTROPY, 1);
+  AddTask(spec, "buy", v1::BINARY_CROSS_ENTROPY, 2);
+  AddTask(spec, "kind", v1::SOFTMAX_CROSS_ENTROPY, 2);
+  const v1::JobStatus status = RunHere("one", spec, 1);
+  const auto test = Test(status);
+  ASSERT_EQ(test.size(), 7u);
+  EXPECT_GT(test.at("auc/click-task"), 0.6);
+  EXPECT_GT(test.at("accuracy/kind-task"), 0.9);
+  // Of the clicked items, which are the ones that it is measured on.
+  EXPECT_NEAR(test.at("calibration/buy-task"), 1, 0.25);
+  EXPECT_EQ(Digest(status), Digest(RunHere("three", spec, 3)));
+  // Without the option such a record is bad.
+  spec.mutable_data()->mutable_columns()->rbegin()->clear_missing_value();
+  const v1::JobStatus refused = RunHere("refused", spec, 1);
+  EXPECT_EQ(refused.state(), v1::FAILED);
+  EXPECT_THAT(refused.message(), testing::HasSubstr("column \"kind\": is empty; expected"));
 }
 
 TEST_F(TasksTest, LossesOfRankingOrderTheSamplesOfAGroup) {

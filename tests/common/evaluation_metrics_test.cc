@@ -10,73 +10,12 @@
 #include <vector>
 
 #include "common/job/metric_names.h"
-#include "common/job/scores.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/evaluation_testing.h"
 
 namespace tessera::math {
 namespace {
-
-struct EvaluatedSamples {
-  std::vector<float> outputs;
-  std::vector<float> labels;
-  std::vector<uint64_t> groups;
-  Outputs kind = Outputs::kLogits;
-  std::vector<float> log_probabilities = {};
-
-  Evaluated WithWeights(absl::Span<const float> weights) const {
-    return {.outputs = outputs,
-            .labels = labels,
-            .groups = groups,
-            .weights = weights,
-            .log_probabilities = log_probabilities,
-            .kind = kind};
-  }
-  double Measure(const std::string& name) const {
-    return ComputeMetrics({name}, WithWeights({})).at(name);
-  }
-};
-
-// Outputs are rounded to quarters, so that many are equal.
-EvaluatedSamples RandomSamples(int n, int groups, int seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::uniform_real_distribution<float> uniform;
-  EvaluatedSamples samples;
-  for (int i = 0; i < n; ++i) {
-    const float x = std::round(normal(random) * 8) / 4;
-    samples.outputs.push_back(x);
-    samples.labels.push_back(uniform(random) < 1 / (1 + std::exp(1 - x)) ? 1 : 0);
-    samples.groups.push_back(random() % groups * 0x9e3779b97f4a7c15u);
-  }
-  samples.labels[0] = 0, samples.labels[1] = 1;
-  return samples;
-}
-
-// All that a loss may have.
-std::set<Outputs> AllOutputs() {
-  std::set<Outputs> all;
-  for (const LossInfo& info : AllLosses()) all.insert(info.outputs);
-  return all;
-}
-
-// Logits of labels, or in their place what outputs of the kind and their labels are.
-EvaluatedSamples SamplesOf(Outputs kind, int n, int groups, int seed) {
-  EvaluatedSamples samples = RandomSamples(n, groups, seed);
-  samples.kind = kind;
-  std::mt19937 random(seed + 1);
-  std::normal_distribution<float> normal;
-  for (int i = 0; i < n; ++i) {
-    if (kind == Outputs::kValues) samples.labels[i] = 2 + normal(random);
-    if (kind == Outputs::kGradedRanks) samples.labels[i] = static_cast<float>(random() % 4);
-    if (kind == Outputs::kClasses) {
-      samples.outputs[i] = static_cast<float>(random() % 4);
-      samples.labels[i] = static_cast<float>(random() % 4);
-      samples.log_probabilities.push_back(-std::fabs(normal(random)));
-    }
-  }
-  return samples;
-}
 
 double Probability(float x) { return 1 / (1 + std::exp(-static_cast<double>(x))); }
 
@@ -311,113 +250,6 @@ TEST(FindMetric, TakesAnyNumberBehindAnAtSign) {
                            "ndcg@9999999", "ndcg@x"}) {
     EXPECT_FALSE(FindMetric(name).has_value()) << name;
   }
-}
-
-TEST(MeasureScores, TakesEachTasksColumnsAndNamesItsMetrics) {
-  ScoreLayout layout = {.tasks = {}, .label_columns = 2, .weighted = true};
-  JobTask click, price;
-  click.name = "click";
-  click.label = 1;
-  price.name = "price";
-  price.loss = v1::MEAN_SQUARED_ERROR;
-  layout.tasks = {click, price};
-  // Price, click, weight.
-  const std::vector<float> labels = {10, 1, 1, 20, 0, 1, 30, 1, 2};
-  const std::vector<float> outputs = {1, 11, 2, 20, 3, 31};
-  const auto values = MeasureScores(layout, {"auc/click", "mae/price"}, outputs, labels, {});
-  ASSERT_EQ(values.size(), 2u);
-  EXPECT_DOUBLE_EQ(values.at("auc/click"), 2.0 / 3);
-  EXPECT_DOUBLE_EQ(values.at("mae/price"), 3.0 / 4);
-}
-
-// A task of each loss.
-ScoreLayout LayoutOfAllLosses() {
-  ScoreLayout layout = {.tasks = {}, .label_columns = 0, .weighted = true};
-  for (const LossInfo& info : AllLosses()) {
-    JobTask& task = layout.tasks.emplace_back();
-    task.name = LossName(info.loss);
-    task.loss = info.loss;
-    task.label = layout.label_columns++;
-  }
-  return layout;
-}
-
-using Rows = std::pair<std::vector<float>, std::vector<float>>;  // outputs, labels and weight
-
-// n samples of LayoutOfAllLosses, with values and weights that no sum of doubles keeps.
-std::vector<Rows> RowsOfAllLosses(int n) {
-  std::vector<Rows> rows(n);
-  std::mt19937 random(32);
-  std::normal_distribution<float> normal;
-  for (const LossInfo& info : AllLosses()) {
-    const EvaluatedSamples s = SamplesOf(info.outputs, n, 1, 31);
-    const bool classes = info.outputs == Outputs::kClasses;
-    const float scale = info.outputs == Outputs::kValues ? 1e6f : 1;
-    for (int i = 0; i < n; ++i) {
-      auto& [outputs, labels] = rows[i];
-      outputs.push_back(classes ? s.outputs[i] : scale * (s.outputs[i] + normal(random)));
-      if (classes) outputs.insert(outputs.end(), {0, s.log_probabilities[i]});
-      labels.push_back(s.labels[i]);
-    }
-  }
-  for (auto& [outputs, labels] : rows) labels.push_back(std::exp(5 * normal(random)));
-  return rows;
-}
-
-// All metrics that can be added up, of all losses that they are of.
-TEST(ScoreSums, AreWhatIsMeasuredOfAllAtOnceBitForBit) {
-  const ScoreLayout layout = LayoutOfAllLosses();
-  std::vector<std::string> names;
-  for (const MetricInfo& metric : AllMetrics()) {
-    const size_t before = names.size();
-    for (const JobTask& task : layout.tasks) {
-      if (!metric.IsOf(OutputsOf(task.loss))) continue;
-      names.push_back(task.MetricName(metric.name));
-    }
-    EXPECT_GT(names.size(), before) << metric.name << " is of no loss";
-    if (!metric.sums) names.resize(before);
-  }
-  const int n = 3000;
-  std::vector<Rows> samples = RowsOfAllLosses(n);
-  std::mt19937 random(33);
-  const auto add = [](const Rows& sample, std::vector<float>& outputs, std::vector<float>& labels) {
-    outputs.insert(outputs.end(), sample.first.begin(), sample.first.end());
-    labels.insert(labels.end(), sample.second.begin(), sample.second.end());
-  };
-  std::vector<float> outputs, labels;
-  for (const Rows& sample : samples) add(sample, outputs, labels);
-  const auto expected = MeasureScores(layout, names, outputs, labels, {});
-  EXPECT_EQ(expected.size(), names.size());
-  for (int round = 0; round < 3; ++round) {
-    std::shuffle(samples.begin(), samples.end(), random);
-    ScoreSums all(layout, names);
-    for (size_t at = 0; at < samples.size();) {
-      outputs.clear(), labels.clear();
-      const size_t end = std::min(samples.size(), at + 1 + random() % 700);
-      for (; at < end; ++at) add(samples[at], outputs, labels);
-      ScoreSums part(layout, names);
-      part.Add(outputs, labels);
-      all.Merge(part);
-    }
-    EXPECT_EQ(all.samples(), static_cast<uint64_t>(n));
-    EXPECT_EQ(all.Values(), expected);
-    const auto bounds = all.ErrorBounds();
-    EXPECT_TRUE(bounds.contains("binned_auc/binary_cross_entropy"));
-    for (const auto& [name, bound] : bounds) EXPECT_LT(bound, 1e-3) << name;
-  }
-  for (const auto& [name, value] : expected) EXPECT_TRUE(std::isfinite(value)) << name;
-}
-
-TEST(ScoreSums, AreUndefinedOnceAnOutputIsNotANumber) {
-  const ScoreLayout layout = {.tasks = {JobTask()}};
-  const std::vector<std::string> names = {"binned_auc", "logloss"};
-  ScoreSums sums(layout, names), with_nan(layout, names);
-  sums.Add({1, 2}, {0, 1});
-  EXPECT_EQ(sums.Values().at("binned_auc"), 1);
-  with_nan.Add({std::nanf("")}, {1});
-  sums.Merge(with_nan);
-  for (const auto& [name, value] : sums.Values()) EXPECT_TRUE(std::isnan(value)) << name;
-  EXPECT_TRUE(std::isnan(sums.ErrorBounds().at("binned_auc")));
 }
 
 TEST(Follow, LooksPastTheTaskAndTheNumber) {

@@ -159,7 +159,8 @@ def behaviour(draw, dim):
     label = {"regression": "stars", "classes": "kind"}.get(kind, "click")
     item = {"name": "item", "role": "sparse", "table": ["embedding"]}
     text = often(draw, 0.5)  # of what is a number, too
-    columns = [{"name": label, "role": "label"}, item,
+    missing = {"missing_value": "1"} if label != "click" and often(draw, 0.4) else {}
+    columns = [{"name": label, "role": "label", **missing}, item,
                {"name": "category", "role": "sparse", "table": "embedding", **({"type": "string"} if text else {})}]
     history = {"name": "history", "role": "sparse", "table": "embedding", "separator": "|"}
     places = draw.choice((3, 8))

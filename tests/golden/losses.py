@@ -3,14 +3,15 @@
 
   case LOSS WIDTH
   outputs X...        [n, WIDTH]
-  labels Y...         [n]
+  labels Y...         [n]; nan: the sample has none
   groups G...         [n]
   value L             the sum over samples, or of a loss of ranking n times the mean that it is
   gradient X...       [n, WIDTH]
   end
 
 Values are taken from the definitions: products of probabilities, pair by pair and group by group, in double
-precision; gradients are central differences of fourth order.
+precision; gradients are central differences of fourth order. Samples without a label are taken out before: a loss is that of
+the others, and where it is n times a mean, n counts all.
 """
 
 import math
@@ -79,6 +80,11 @@ LOSSES = {
     "LISTWISE_SOFTMAX": lists,
 }
 
+# Those that are n times a mean.
+MEANS = ("BAYESIAN_PERSONALIZED_RANKING", "LISTWISE_SOFTMAX")
+
+NONE = math.nan
+
 CASES = [
     ("SOFTMAX_CROSS_ENTROPY", 3, [0, 2, 1, 1], [0, 0, 0, 0]),
     ("SOFTMAX_CROSS_ENTROPY", 7, [6, 0], [0, 0]),
@@ -87,7 +93,20 @@ CASES = [
     ("BINARY_CROSS_ENTROPY", 1, [0, 1, 1, 0], [0, 0, 0, 0]),
     ("MEAN_SQUARED_ERROR", 1, [-2.5, 0, 1, 4], [0, 0, 0, 0]),
     ("HUBER", 1, [-2.5, 0, 1, 4], [0, 0, 0, 0]),
+    ("SOFTMAX_CROSS_ENTROPY", 3, [NONE, 2, 1, NONE], [0, 0, 0, 0]),
+    ("BAYESIAN_PERSONALIZED_RANKING", 1, [0, 1, NONE, 0, 1, NONE, 0, 1], [5, 5, 5, 5, 2, 2, 2, 9]),
+    ("LISTWISE_SOFTMAX", 1, [NONE, 3, 1, 0.5, NONE, 0, 2, NONE], [5, 5, 5, 2, 2, 9, 9, 7]),
+    ("BINARY_CROSS_ENTROPY", 1, [0, NONE, 1, NONE], [0, 0, 0, 0]),
+    ("MEAN_SQUARED_ERROR", 1, [NONE, 0, 1, 4], [0, 0, 0, 0]),
+    ("HUBER", 1, [-2.5, 0, NONE, 4], [0, 0, 0, 0]),
 ]
+
+
+def of_labelled(name, x, labels, groups, width):
+    kept = [i for i, y in enumerate(labels) if not math.isnan(y)]
+    outputs = [v for i in kept for v in x[i * width : (i + 1) * width]]
+    value = LOSSES[name](outputs, [labels[i] for i in kept], [groups[i] for i in kept], width)
+    return value * len(labels) / len(kept) if name in MEANS else value
 
 
 def gradient(loss, x):
@@ -112,7 +131,7 @@ def main():
         print("# Made by losses.py; see there.", file=out)
         for i, (name, width, labels, groups) in enumerate(CASES):
             x = numbers(9000 + i, width * len(labels))
-            loss = lambda: LOSSES[name](x, labels, groups, width)
+            loss = lambda: of_labelled(name, x, labels, groups, width)
             print("case", name, width, file=out)
             print("outputs", text(x), file=out)
             print("labels", text(labels), file=out)

@@ -532,6 +532,20 @@ TEST(CheckJob, WarnsOfNumbersThatAreTooLarge) {
   EXPECT_THAT(CheckJob(log, options)->warnings, testing::IsEmpty());
 }
 
+TEST(CheckJob, WarnsOfLabelsThatAreAllMissing) {
+  Folder folder;
+  CheckOptions options;
+  options.data_root = folder / ".";
+  const LoadedJob job = Job("label, role: label", "label, role: label, missing_value: \"-1\"");
+  folder.Write("train.csv", "label,price,user,item\n,1,3,4\n1,1,5,6\n");
+  EXPECT_THAT(CheckJob(job, options)->warnings, testing::IsEmpty());
+  folder.Write("train.csv", "label,price,user,item\n-1,1,3,4\n,1,5,6\n");
+  EXPECT_THAT(
+      CheckJob(job, options)->warnings,
+      testing::ElementsAre("data.columns: column label has no label in the first 2 records; "
+                           "is it meant to be missing where it is '-1' (missing_value)?"));
+}
+
 TEST(CheckJob, WarnsOfFilesThatAreTrainedAndMeasured) {
   Folder folder;
   CheckOptions options;

@@ -63,7 +63,8 @@ TEST(DataMalformedTest, BadRecordsAreCountedWithTheirPlaceAndTheOthersRead) {
        kCsv,
        "a.csv",
        head + ",2,3\n0,1,1\n",
-       {"column \"label\": is empty; expected a number, 0 or 1"}},
+       {"column \"label\": is empty; expected a number, 0 or 1 (where a record may have no label, "
+        "give the column missing_value: \"\")"}},
       {"word as number",
        kCsv,
        "a.csv",
@@ -435,6 +436,12 @@ TEST(DataMalformedTest, BadSpecsAreRefusedWithTheColumnsName) {
        "columns \"a\" and \"b\" both take index 4"},
       {R"(format: LIBSVM columns { name: "a" role: DENSE index_end: 1000000 })",
        "wider than 65536"},
+      {"format: CSV " + label + R"(columns { name: "a" role: DENSE missing_value: "" })",
+       "column \"a\": missing_value is only for LABEL"},
+      {R"(format: CSV columns { name: "y" role: LABEL default_value: "0" missing_value: "" })",
+       "has a default_value and a missing_value"},
+      {R"(format: LIBSVM columns { name: "y" role: LABEL missing_value: "" })",
+       "LIBSVM has no empty labels"},
       {R"(format: LIBSVM columns { name: "a" role: SPARSE index_end: 18446744073709551615 })",
        "above 2^63"},
   };

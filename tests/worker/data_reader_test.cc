@@ -188,6 +188,35 @@ TEST(DataReaderTest, LibsvmSplitsIndicesAmongColumns) {
   EXPECT_THAT(records->batch.sparse[0].weights, ElementsAre(2, 3, 1, 9));
 }
 
+TEST(DataReaderTest, LabelsThatMayBeMissingAreThoseOfNoRecord) {
+  DataFolder folder;
+  folder.Write("a.csv", "click,buy,stars\n1,1,-1\n0,,-1.0\n1, NaN ,\n0,0,3\n0,?,2\n,0,1\n");
+  DataSource::Options options = folder.options();
+  options.labels = {{}, {}, {.kind = LabelKind::kReal}};
+  const auto source = DataSource::Open(ParseSpec(R"(format: CSV header: true
+      columns { name: "click" role: LABEL }
+      columns { name: "buy" role: LABEL missing_value: "nan" }
+      columns { name: "stars" role: LABEL missing_value: "-1" })"),
+                                       options, PosixFileSystem());
+  ASSERT_TRUE(source.ok()) << source.status();
+  auto records = ReadAll(**source, "a.csv");
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_THAT(records->batch.labels,
+              ElementsAre(1, 1, IsNan(), 0, IsNan(), IsNan(), 1, IsNan(), IsNan(), 0, 0, 3));
+  // Other texts are none, and other columns need their labels.
+  EXPECT_EQ(records->bad_records, 2u);
+  EXPECT_EQ(records->first_bad,
+            "a.csv:6: column \"buy\": \"?\" is not a number; expected a label, 0 or 1");
+
+  folder.Write("a.svm", "1 1:1\nNAN 1:2\n-1 1:3\n");
+  records = ReadAll(*OpenSource(folder, R"(format: LIBSVM
+      columns { name: "y" role: LABEL missing_value: "nan" }
+      columns { name: "x" role: DENSE index_begin: 1 index_end: 2 })"),
+                    "a.svm");
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_THAT(records->batch.labels, ElementsAre(1, IsNan(), 0));
+}
+
 // 5000 records with quoted line breaks, empty fields and several ids, some of them bad.
 std::string ManyRecords() {
   std::string text = "label,age,user,tags\n";

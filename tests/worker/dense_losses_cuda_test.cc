@@ -57,9 +57,12 @@ class LossesOnCuda : public ::testing::Test {
   }
 
   // Every output of both, of so many samples. Of classes a card sums exponentials in float32.
-  void ExpectTheCpusLoss(const LossFunction& loss, size_t n, size_t width, bool weighted) {
+  // `partial`: some samples have no label.
+  void ExpectTheCpusLoss(const LossFunction& loss, size_t n, size_t width, bool weighted,
+                         bool partial) {
     SCOPED_TRACE(absl::StrCat(v1::Loss_Name(loss.kind), " of ", n, " samples, ",
-                              weighted ? "weighted" : "not weighted"));
+                              weighted ? "weighted" : "not weighted",
+                              partial ? ", some without a label" : ""));
     constexpr float kScale = 0.125f;
     const std::vector<float> outputs = Normals(n + 1, n * width, 3);
     std::vector<float> labels(n), all_labels(2 * n), weights;
@@ -68,6 +71,7 @@ class LossesOnCuda : public ::testing::Test {
       const bool values = LabelsOf(loss.kind) == LabelKind::kReal;
       labels[i] =
           values ? 8 * u - 4 : std::floor(u * static_cast<float>(std::max<size_t>(width, 2)));
+      if (partial && i % 3 == 1) labels[i] = std::nanf("");
       all_labels[2 * i] = 77;
       all_labels[2 * i + 1] = labels[i];
       if (weighted) weights.push_back(i % 5 == 0 ? 0 : 2 * RandomUniform(n + 3, i));
@@ -89,20 +93,27 @@ class LossesOnCuda : public ::testing::Test {
       ASSERT_NEAR(found.gradient.view()[i], gradient[i],
                   (classes ? 1e-5f : 2e-6f) * std::max(std::fabs(gradient[i]), 0.01f))
           << i;
+      const bool missing = partial && i / width % 3 == 1;
+      ASSERT_TRUE(!missing || found.gradient.view()[i] == 0) << i;
     }
   }
 
   void ExpectTheCpusLossAtAllSizes(const LossFunction& loss, size_t width = 1) {
     // One number of samples is above that of the sums.
     for (const size_t n : {0, 1, 7, 33, 1024, 9001}) {
-      for (const bool weighted : {false, true}) ExpectTheCpusLoss(loss, n, width, weighted);
+      for (const bool weighted : {false, true}) {
+        for (const bool partial : {false, true}) {
+          ExpectTheCpusLoss(loss, n, width, weighted, partial);
+        }
+      }
     }
   }
 
   // Of n samples whose groups have up to `most` of them, in the batch far from each other.
-  void ExpectTheCpusRankingLoss(const LossFunction& loss, size_t n, size_t most, float spread) {
+  void ExpectTheCpusRankingLoss(const LossFunction& loss, size_t n, size_t most, float spread,
+                                bool partial) {
     SCOPED_TRACE(absl::StrCat(v1::Loss_Name(loss.kind), " of ", n, " samples in groups of ", most,
-                              ", outputs about ", spread));
+                              ", outputs about ", spread, partial ? ", some without a label" : ""));
     constexpr float kScale = 0.125f;
     const std::vector<float> outputs = Normals(n + 1, n, spread);
     const size_t groups_count = (n + most - 1) / most;
@@ -113,6 +124,7 @@ class LossesOnCuda : public ::testing::Test {
       // Some groups have nothing to be compared.
       const bool none = groups[i] % 3 == 0;
       labels[i] = none ? 0 : std::floor(3 * RandomUniform(n + 2, i));
+      if (partial && RandomUniform(n + 4, i) < 0.3f) labels[i] = std::nanf("");
     }
     const Targets targets(labels, 1, {}, groups);
     std::vector<uint32_t> order;
@@ -147,6 +159,7 @@ class LossesOnCuda : public ::testing::Test {
       ASSERT_NEAR(found.gradient.view()[i], gradient[i],
                   2e-6f * std::max(std::fabs(gradient[i]), 0.01f))
           << i;
+      ASSERT_TRUE(!std::isnan(labels[i]) || found.gradient.view()[i] == 0) << i;
     }
     EXPECT_TRUE(n < 33 || expected > 0) << "compares nothing";
   }
@@ -157,7 +170,11 @@ class LossesOnCuda : public ::testing::Test {
       for (const size_t most : {1, 2, 5, 257}) {
         if (n >= 33 && most == 1) continue;
         // Exponentials of the larger outputs are beyond double.
-        for (const float spread : {3.0f, 1000.0f}) ExpectTheCpusRankingLoss(loss, n, most, spread);
+        for (const float spread : {3.0f, 1000.0f}) {
+          for (const bool partial : {false, true}) {
+            ExpectTheCpusRankingLoss(loss, n, most, spread, partial);
+          }
+        }
       }
     }
   }
@@ -165,7 +182,11 @@ class LossesOnCuda : public ::testing::Test {
   void ExpectTheCpusLossOfClasses(const LossFunction& loss) {
     for (const size_t classes : {2, 3, 40, 1100}) {
       for (const size_t n : {0, 1, 7, 300}) {
-        for (const bool weighted : {false, true}) ExpectTheCpusLoss(loss, n, classes, weighted);
+        for (const bool weighted : {false, true}) {
+          for (const bool partial : {false, true}) {
+            ExpectTheCpusLoss(loss, n, classes, weighted, partial);
+          }
+        }
       }
     }
   }

@@ -370,6 +370,31 @@ TEST_F(TrainerTest, EveryRecordIsTrainedOnceHoweverTheWindowIsCutIntoUnits) {
   }
 }
 
+TEST_F(TrainerTest, RecordsWithoutALabelCountInMeansAndMoveNothing) {
+  std::ofstream csv(folder_ + "/train.csv");
+  for (uint64_t i = 0; i < kRecords; ++i) csv << (i % 2 == 0 ? "" : "1") << "," << i << "\n";
+  csv.close();
+  assignment_.mutable_spec()->mutable_data()->mutable_columns(0)->set_missing_value("");
+  Prepare(v1::SYNC);
+  const auto result = trainer_->Train(Unit(0, 3));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->samples(), kRecords);
+  EXPECT_EQ(result->bad_records(), 0u);
+  // All outputs are about 0, and half of the records have a label.
+  EXPECT_NEAR(result->loss_sum(), std::log(2.0) * kRecords / 2, 0.5);
+  EXPECT_TRUE(std::isnan(result->auc())) << "labels are all alike where there are any";
+  EXPECT_EQ(ps_->gradient.size(), kRecords);
+  for (const auto& [key, gradient] : ps_->gradient) {
+    // Divided by all samples of the step, of which there are 4, 4 and 2.
+    if (key % 2 == 0) {
+      EXPECT_EQ(gradient, 0) << key;
+    } else {
+      EXPECT_LT(gradient, -0.4f / 4) << key;
+      EXPECT_GT(gradient, -0.6f / 2) << key;
+    }
+  }
+}
+
 TEST_F(TrainerTest, ARankWithoutRecordsStillTakesPartInTheStep) {
   Prepare(v1::SYNC);
   const auto result = trainer_->Train(Unit(3, 5));

@@ -156,22 +156,32 @@ class DelimitedParser final : public RecordParser {
   }
 
   absl::Status TakeField(const Column& column, absl::string_view value, Batch* out) {
+    if (column.missing_value.has_value() && IsMissingLabel(value, *column.missing_value)) {
+      *LabelOf(column, out) = std::numeric_limits<float>::quiet_NaN();
+      return absl::OkStatus();
+    }
     if (!value.empty()) return Take(column, value, out);
     if (schema_.MayLack(column)) return absl::OkStatus();
     if (column.default_text.has_value()) return Take(column, *column.default_text, out);
     if (column.role == v1::SPARSE) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("column \"", column.name, "\": is empty; expected a number",
-                     column.role == v1::LABEL && column.label.kind == LabelKind::kBinary
-                         ? ", 0 or 1"
-                         : " (or give it a default_value)"));
+    const bool binary = column.role == v1::LABEL && column.label.kind == LabelKind::kBinary;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "column \"", column.name, "\": is empty; expected a number", binary ? ", 0 or 1" : "",
+        column.role == v1::LABEL
+            ? " (where a record may have no label, give the column missing_value: \"\")"
+            : " (or give it a default_value)"));
+  }
+
+  // In the row that does not count yet.
+  float* LabelOf(const Column& column, Batch* out) const {
+    return &out->labels[out->size * schema_.label_width + column.label_index];
   }
 
   absl::Status Take(const Column& column, absl::string_view value, Batch* out) {
     switch (column.role) {
       case v1::LABEL: {
-        float* label = &out->labels[out->size * schema_.label_width + column.label_index];
-        const char* wrong = ParseLabelOf(column.label, value, /*minus_one=*/false, label);
+        const char* wrong =
+            ParseLabelOf(column.label, value, /*minus_one=*/false, LabelOf(column, out));
         if (wrong == nullptr) return absl::OkStatus();
         return WrongValue(column, value, absl::StrCat(wrong, ClassRange(column.label)));
       }

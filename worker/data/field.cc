@@ -62,6 +62,14 @@ const char* ParseLabelOf(const LabelForm& form, absl::string_view text, bool min
   return known ? nullptr : "is not the number of a class";
 }
 
+bool IsMissingLabel(absl::string_view text, absl::string_view missing) {
+  if (text.empty() || Trimmed(text) == Trimmed(missing)) return true;
+  double label = 0, marker = 0;
+  if (ParseDouble(missing, &marker) != nullptr) return false;
+  if (ParseDouble(text, &label) != nullptr) return false;
+  return label == marker || (std::isnan(label) && std::isnan(marker));
+}
+
 std::string ClassRange(const LabelForm& form) {
   if (form.kind != LabelKind::kClass) return "";
   return absl::StrCat("; expected 0 .. ", static_cast<int64_t>(form.classes) - 1);

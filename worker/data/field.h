@@ -20,6 +20,9 @@ const char* ParseLabel(absl::string_view text, bool minus_one, float* label);
 // message does not say the range: ClassRange does.
 const char* ParseLabelOf(const LabelForm& form, absl::string_view text, bool minus_one,
                          float* label);
+// Whether a field says that the record has no label: it is empty, or it is `missing`, as text or as
+// the same number. NaN is a number here.
+bool IsMissingLabel(absl::string_view text, absl::string_view missing);
 // "; expected 0 .. 9" for labels that are classes, else nothing.
 std::string ClassRange(const LabelForm& form);
 // 0 or more.

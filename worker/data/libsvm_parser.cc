@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -19,6 +22,7 @@ class LibsvmParser final : public RecordParser {
   explicit LibsvmParser(const Schema& schema) : schema_(schema), seen_(schema.dense_width, 0) {
     for (const Column& column : schema.columns) {
       if (column.index_end > 0) columns_.push_back(&column);
+      if (column.role == v1::LABEL) missing_value_ = column.missing_value;
     }
     std::sort(columns_.begin(), columns_.end(),
               [](const Column* a, const Column* b) { return a->index_begin < b->index_begin; });
@@ -67,7 +71,9 @@ class LibsvmParser final : public RecordParser {
     text = text.substr(0, text.find('#'));
     absl::string_view token = NextToken(&text);
     const LabelForm& form = schema_.first_label;
-    if (const char* wrong = ParseLabelOf(form, token, /*minus_one=*/true, label)) {
+    if (missing_value_.has_value() && IsMissingLabel(token, *missing_value_)) {
+      *label = std::numeric_limits<float>::quiet_NaN();
+    } else if (const char* wrong = ParseLabelOf(form, token, /*minus_one=*/true, label)) {
       return absl::InvalidArgumentError(
           absl::StrCat("label: ", Quoted(token), " ", wrong, ClassRange(form),
                        form.kind == LabelKind::kBinary ? " (-1 also stands for 0)" : ""));
@@ -134,9 +140,10 @@ class LibsvmParser final : public RecordParser {
   }
 
   const Schema& schema_;
-  std::vector<const Column*> columns_;  // by index_begin
-  std::vector<float> absent_;           // [dense_width]
-  std::vector<uint32_t> seen_;          // [dense_width] the last record_ that set this element
+  std::vector<const Column*> columns_;        // by index_begin
+  std::optional<std::string> missing_value_;  // of the label
+  std::vector<float> absent_;                 // [dense_width]
+  std::vector<uint32_t> seen_;  // [dense_width] the last record_ that set this element
   uint32_t record_ = 0;
 };
 

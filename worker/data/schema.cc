@@ -86,6 +86,20 @@ absl::Status ResolveSeparator(v1::DataFormat format, const v1::ColumnSpec& spec,
   return absl::OkStatus();
 }
 
+absl::Status ResolveMarkers(v1::DataFormat format, const v1::ColumnSpec& spec, Column* column) {
+  if (spec.has_missing_value()) {
+    if (spec.role() != v1::LABEL) return Wrong(spec, "missing_value is only for LABEL columns");
+    if (spec.has_default_value()) {
+      return Wrong(spec, "has a default_value and a missing_value; expected one of them");
+    }
+    if (format == v1::LIBSVM && spec.missing_value().empty()) {
+      return Wrong(spec, "missing_value is empty, and LIBSVM has no empty labels");
+    }
+    column->missing_value = spec.missing_value();
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Schema> Schema::Resolve(const v1::DataSpec& spec,
@@ -122,6 +136,7 @@ absl::StatusOr<Schema> Schema::Resolve(const v1::DataSpec& spec,
     }
     if (libsvm && in.role() != v1::LABEL) TESSERA_RETURN_IF_ERROR(ResolveIndices(in, &out));
     TESSERA_RETURN_IF_ERROR(ResolveSeparator(spec.format(), in, &out));
+    TESSERA_RETURN_IF_ERROR(ResolveMarkers(spec.format(), in, &out));
     out.log1p = in.transform() == v1::LOG1P;
     if (in.has_default_value()) out.default_text = in.default_value();
     const uint32_t index = static_cast<uint32_t>(schema.columns.size());

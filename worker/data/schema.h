@@ -30,9 +30,11 @@ struct Column {
   // DENSE: its first element in a row of Batch::dense, and how many it has (LIBSVM: one per index).
   uint32_t dense_offset = 0;
   uint32_t dense_width = 0;
-  // LABEL: its place in a row of Batch::labels, and what its values may be.
+  // LABEL: its place in a row of Batch::labels, and what its values may be. If set, an empty field
+  // and one of this text or number have no label, which is NaN.
   uint32_t label_index = 0;
   LabelForm label;
+  std::optional<std::string> missing_value;
   // SPARSE: its place in Batch::sparse.
   uint32_t sparse_index = 0;
   bool string_keys = false;

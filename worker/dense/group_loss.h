@@ -32,8 +32,8 @@ double ClassLoss(absl::Span<const float> outputs,  // [n, classes]
                  size_t classes, uint32_t label, const Targets& targets, float scale,
                  absl::Span<float> gradient);
 // BAYESIAN_PERSONALIZED_RANKING: n times the mean over the pairs of a sample whose label is above
-// 0.5 and one of its group whose label is not; 0 where there is no pair. As many exponentials as
-// pairs.
+// 0.5 and one of its group whose label is there and is not; 0 where there is no pair. As many
+// exponentials as pairs.
 double PairLoss(absl::Span<const float> outputs, uint32_t label, const Targets& targets,
                 absl::Span<const uint32_t> order, float scale, absl::Span<float> gradient);
 // LISTWISE_SOFTMAX: n times the mean over the groups that have a label above 0; 0 where there is

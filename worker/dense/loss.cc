@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "common/math/loss/huber.h"
+#include "common/math/loss/missing_label.h"
 #include "common/math/loss/positive_label.h"
 #include "common/math/loss/sigmoid_cross_entropy.h"
 #include "common/math/loss/squared_error.h"
@@ -21,8 +22,10 @@ double Loop(absl::Span<const float> outputs, const LossFunction& loss, const Tar
             float scale, absl::Span<float> gradient, Value value, Derivative derivative) {
   double sum = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    sum += value(outputs[i], targets.Label(i, loss.label));
-    gradient[i] = scale * derivative(outputs[i], targets.Label(i, loss.label));
+    const float y = targets.Label(i, loss.label);
+    const bool counts = !math::IsMissing(y);
+    if (counts) sum += value(outputs[i], y);
+    gradient[i] = counts ? scale * derivative(outputs[i], y) : 0.0f;
   }
   return sum;
 }
@@ -36,9 +39,11 @@ double WeightedLoop(absl::Span<const float> outputs, const LossFunction& loss,
   }
   double sum = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
+    const float y = targets.Label(i, loss.label);
     const float weight = targets.weights[i];
-    sum += weight * value(outputs[i], targets.Label(i, loss.label));
-    gradient[i] = scale * weight * derivative(outputs[i], targets.Label(i, loss.label));
+    const bool counts = !math::IsMissing(y);
+    if (counts) sum += weight * value(outputs[i], y);
+    gradient[i] = counts ? scale * weight * derivative(outputs[i], y) : 0.0f;
   }
   return sum;
 }

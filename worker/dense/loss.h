@@ -11,7 +11,8 @@
 
 namespace tessera::worker {
 
-// Labels, weights and groups of a step's samples. Borrowed.
+// Labels, weights and groups of a step's samples. Borrowed. A label that a sample does not have is
+// NaN (math::IsMissing): losses of that column take no part from the sample.
 struct Targets {
   Targets(absl::Span<const float> labels) : labels(labels) {}
   Targets(const std::vector<float>& labels) : labels(labels) {}
@@ -44,9 +45,9 @@ struct LossFunction {
   static LossFunction Of(const JobTask& task);
 
   // Returns the sum L of the samples' losses, each times the sample's weight, added in their order;
-  // sets gradient[i] = scale * dL / d outputs[i]. A ranking loss is a mean over pairs or groups;
-  // each of the n samples counts as having that loss. Labels of SOFTMAX_CROSS_ENTROPY are below
-  // `width`. Formulas: common/math/loss. Does not allocate.
+  // sets gradient[i] = scale * dL / d outputs[i]. A ranking loss is a mean over pairs or groups of
+  // samples with a label; each of the n samples counts as having that loss. Labels of
+  // SOFTMAX_CROSS_ENTROPY are below `width`. Formulas: common/math/loss. Does not allocate.
   double Evaluate(absl::Span<const float> outputs,  // [n, width], row-major
                   size_t width,                     // 1, or the number of classes
                   const Targets& targets,
