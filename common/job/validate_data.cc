@@ -91,6 +91,23 @@ absl::Status MissingValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
   return absl::OkStatus();
 }
 
+// Checks `qid`, of a column that has it.
+absl::Status Qid(v1::DataFormat format, const v1::ColumnSpec& column, const std::string& path) {
+  if (format != v1::LIBSVM) {
+    return Wrong(path,
+                 "belongs to the format libsvm, whose records may have a qid:N; leave it out");
+  }
+  if (column.role() != v1::SPARSE && column.role() != v1::IGNORED) {
+    return Wrong(path, "belongs to sparse columns, and the role of '", column.name(), "' is ",
+                 LowerName(v1::ColumnRole_Name(column.role())), "; leave it out");
+  }
+  if (column.index_begin() != 0 || column.index_end() != 0) {
+    return Wrong(path, "the ids of '", column.name(),
+                 "' are those of qid:N; leave out index_begin and index_end, or qid");
+  }
+  return absl::OkStatus();
+}
+
 std::vector<std::string> TableNames(const v1::JobSpec& spec) {
   std::vector<std::string> names;
   for (const v1::TableSpec& table : spec.tables()) names.push_back(table.name());
@@ -214,9 +231,11 @@ absl::Status Column(const v1::JobSpec& spec, const std::set<std::string>& tables
   if (column.has_default_value()) {
     TESSERA_RETURN_IF_ERROR(DefaultValue(spec, column, path + ".default_value"));
   }
+  if (column.qid()) TESSERA_RETURN_IF_ERROR(Qid(spec.data().format(), column, path + ".qid"));
   const bool has_range = column.index_begin() != 0 || column.index_end() != 0;
   const bool needs_range = spec.data().format() == v1::LIBSVM &&
-                           (column.role() == v1::DENSE || column.role() == v1::SPARSE);
+                           (column.role() == v1::DENSE || column.role() == v1::SPARSE) &&
+                           !column.qid();
   if (has_range && spec.data().format() != v1::LIBSVM) {
     return Wrong(path + ".index_begin", "index ranges belong to the format libsvm; leave them out");
   }
@@ -268,6 +287,7 @@ absl::Status Libsvm(const v1::DataSpec& data) {
   constexpr uint64_t kMaxDenseWidth = 1 << 16;
   uint64_t dense_width = 0;
   std::map<uint64_t, int> by_begin;
+  int qid = -1;
   for (int i = 0; i < data.columns_size(); ++i) {
     const v1::ColumnSpec& column = data.columns(i);
     const std::string path = absl::StrCat("data.columns[", i, "]");
@@ -275,6 +295,10 @@ absl::Status Libsvm(const v1::DataSpec& data) {
       return Wrong(path + ".index_end", "found ", column.index_end(), "; expected more than ",
                    column.index_begin(), ", where the range begins");
     }
+    if (column.qid() && qid >= 0) {
+      return Wrong(path + ".qid", "data.columns[", qid, "] has it already; a record has one qid:N");
+    }
+    if (column.qid()) qid = i;
     if (column.role() == v1::SPARSE && TypeOf(column) == v1::STRING) {
       return Wrong(path + ".type", "found string; ids of libsvm files are numbers: use int64");
     }

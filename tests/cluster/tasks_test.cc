@@ -255,6 +255,39 @@ TEST_F(TasksTest, LossesOfRankingOrderTheSamplesOfAGroup) {
   }
 }
 
+TEST_F(TasksTest, QueriesOfLibsvmGroupAsAColumnDoes) {
+  const std::vector<std::string> overrides = {"model.loss=listwise_softmax", "model.group_by=user",
+                                              "evaluation.metrics=[ndcg@3]",
+                                              "evaluation.monitor=ndcg@3"};
+  v1::JobSpec csv = Behaviour(overrides);
+  csv.mutable_data()->mutable_columns(1)->clear_table();
+  csv.mutable_tables()->DeleteSubrange(0, 1);
+  csv.mutable_data()->mutable_columns()->DeleteSubrange(3, 1);  // the history
+  const v1::JobStatus expected = RunHere("csv", csv);
+  for (const char* split : {"train.csv", "test.csv"}) {
+    std::string text;
+    Rewrite(split, [&](const Header& at, size_t, Fields& fields) {
+      absl::StrAppend(&text, fields[at("click")], " qid:", fields[at("user")], " ",
+                      fields[at("item")], ":1\n");
+    });
+    std::ofstream(folder_ + "/" + split + ".svm") << text;
+  }
+  v1::JobSpec svm = csv;
+  v1::DataSpec& data = *svm.mutable_data();
+  data.set_format(v1::LIBSVM);
+  data.set_header(false);
+  data.mutable_columns(1)->set_qid(true);
+  data.mutable_columns(2)->set_index_end(100000);
+  for (v1::SplitSpec* one :
+       {data.mutable_train(), data.mutable_validation(), data.mutable_test()}) {
+    one->set_files(0, one->files(0) + ".svm");
+  }
+  const v1::JobStatus found = RunHere("svm", svm);
+  EXPECT_EQ(Digest(expected), Digest(found));
+  EXPECT_EQ(Test(expected), Test(found));
+  EXPECT_GT(Test(found).at("ndcg@3"), 0);
+}
+
 TEST_F(TasksTest, ALabelBeyondTheClassesIsABadRecord) {
   v1::JobSpec spec =
       Behaviour({"model.loss=softmax_cross_entropy", "model.options={hidden: [8], classes: 2}"});

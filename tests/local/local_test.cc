@@ -546,6 +546,46 @@ TEST(CheckJob, WarnsOfLabelsThatAreAllMissing) {
                            "is it meant to be missing where it is '-1' (missing_value)?"));
 }
 
+TEST(CheckJob, SeesTheQueriesOfLibsvm) {
+  Folder folder;
+  CheckOptions options;
+  options.data_root = folder / ".";
+  absl::StatusOr<LoadedJob> job = ParseJobYaml(R"(name: queries
+data:
+  format: libsvm
+  columns:
+    - {name: query, role: sparse, qid: true}
+    - {name: features, role: dense, index_begin: 1, index_end: 3}
+  train: {files: train.svm}
+model:
+  name: dnn
+  loss: listwise_softmax
+  group_by: query
+  optimizer: {learning_rate: 0.001, adam: {}}
+train: {batch_size: 64, epochs: 1}
+)",
+                                               "job.yaml");
+  ASSERT_TRUE(job.ok()) << job.status();
+  const auto write = [&](int queries, const std::string& last) {
+    std::string text;
+    for (int i = 0; i < 400; ++i) {
+      absl::StrAppend(&text, i % 3, " qid:", queries == 0 ? i / 4 : i % queries, " 1:0.5 2:1\n");
+    }
+    folder.Write("train.svm", text + last);
+  };
+  write(0, "");
+  auto report = CheckJob(*job, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->warnings, testing::IsEmpty());
+  write(100, "");
+  EXPECT_THAT(CheckJob(*job, options)->warnings,
+              testing::ElementsAre(HasSubstr("next to others of their query (model.group_by)")));
+  write(0, "1 1:0.5\n");
+  EXPECT_THAT(std::string(CheckJob(*job, options).status().message()),
+              HasSubstr("train.svm:401: column \"query\": \"1:0.5\" stands behind the label; "
+                        "expected qid:N, as the column has qid"));
+}
+
 TEST(CheckJob, WarnsOfFilesThatAreTrainedAndMeasured) {
   Folder folder;
   CheckOptions options;

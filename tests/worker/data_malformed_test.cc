@@ -25,6 +25,11 @@ constexpr char kSvm[] = R"(
   columns { name: "ids" role: SPARSE index_begin: 100 index_end: 200 }
   columns { name: "numbers" role: DENSE index_begin: 1 index_end: 4 })";
 
+constexpr char kQueries[] = R"(
+  format: LIBSVM
+  columns { name: "query" role: SPARSE qid: true }
+  columns { name: "ids" role: SPARSE index_begin: 100 index_end: 200 })";
+
 struct Case {
   const char* what;
   const char* spec;
@@ -189,6 +194,38 @@ TEST(DataMalformedTest, BadRecordsAreCountedWithTheirPlaceAndTheOthersRead) {
        "a.svm",
        "1 1:1\n1 2:1 2:1\n0 2:1\n",
        {"\"2:1\" gives this index a second value"}},
+      {"svm qid of no column",
+       kSvm,
+       "a.svm",
+       "1 1:1\n1 qid:3 2:1\n0 2:1\n",
+       {"a.svm:2: \"qid:3\" is an id of no column; expected index:value (to take it, add a column "
+        "of role sparse with qid: true"}},
+      {"svm no qid",
+       kQueries,
+       "a.svm",
+       "1 qid:1 101:1\n1 101:1\n0 qid:1 102:1\n",
+       {"a.svm:2: column \"query\": \"101:1\" stands behind the label; expected qid:N"}},
+      {"svm nothing behind the label",
+       kQueries,
+       "a.svm",
+       "1 qid:1 101:1\n1\n0 qid:1 102:1\n",
+       {"a.svm:2: column \"query\": nothing stands behind the label; expected qid:N"}},
+      {"svm wrong qid",
+       kQueries,
+       "a.svm",
+       "1 qid:1 101:1\n1 qid:q7 101:1\n0 qid:1 102:1\n",
+       {"a.svm:2: column \"query\": \"q7\" behind qid: is not an integer; expected an id in "
+        "0 .. 2^63-1"}},
+      {"svm negative qid",
+       kQueries,
+       "a.svm",
+       "1 qid:1 101:1\n1 qid:-7 101:1\n0 qid:1 102:1\n",
+       {"a.svm:2: column \"query\": \"-7\" behind qid: is negative; expected an id"}},
+      {"svm second qid",
+       kQueries,
+       "a.svm",
+       "1 qid:1 101:1\n1 qid:1 101:1 qid:2\n0 qid:1 102:1\n",
+       {"a.svm:2: \"qid:2\" is not right behind the label; expected one qid:N, there"}},
   };
   DataFolder folder;
   for (const Case& c : cases) {
@@ -442,6 +479,13 @@ TEST(DataMalformedTest, BadSpecsAreRefusedWithTheColumnsName) {
        "has a default_value and a missing_value"},
       {R"(format: LIBSVM columns { name: "y" role: LABEL missing_value: "" })",
        "LIBSVM has no empty labels"},
+      {"format: CSV " + label + R"(columns { name: "a" role: SPARSE qid: true })",
+       "qid is only for LIBSVM"},
+      {R"(format: LIBSVM columns { name: "a" role: SPARSE qid: true index_end: 5 })",
+       "a range of indices and qid"},
+      {R"(format: LIBSVM columns { name: "a" role: DENSE qid: true })", "DENSE and has qid"},
+      {R"(format: LIBSVM columns { name: "a" role: SPARSE qid: true } columns { name: "b" role: IGNORED qid: true })",
+       "columns \"a\" and \"b\" both have qid"},
       {R"(format: LIBSVM columns { name: "a" role: SPARSE index_end: 18446744073709551615 })",
        "above 2^63"},
   };

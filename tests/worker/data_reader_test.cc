@@ -217,6 +217,32 @@ TEST(DataReaderTest, LabelsThatMayBeMissingAreThoseOfNoRecord) {
   EXPECT_THAT(records->batch.labels, ElementsAre(1, IsNan(), 0));
 }
 
+TEST(DataReaderTest, LibsvmHasTheIdOfAQueryBehindTheLabel) {
+  DataFolder folder;
+  folder.Write("a.svm", "1 qid:7 1:0.5 8:1 # doc\n0\tqid:7\n0 qid:9223372036854775807 1:2\n");
+  const std::string inputs = R"(
+      columns { name: "x" role: DENSE index_begin: 1 index_end: 2 }
+      columns { name: "ids" role: SPARSE index_begin: 8 index_end: 9 })";
+  auto records = ReadAll(
+      *OpenSource(folder,
+                  "format: LIBSVM columns { name: \"query\" role: SPARSE qid: true }" + inputs),
+      "a.svm");
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_EQ(records->first_bad, "");
+  EXPECT_THAT(records->batch.sparse[0].keys, ElementsAre(7, 7, kMaxIntegerKey));
+  EXPECT_THAT(records->batch.sparse[0].weights, ElementsAre(1, 1, 1));
+  EXPECT_THAT(records->batch.sparse[0].offsets, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(records->batch.sparse[1].keys, ElementsAre(8));
+  EXPECT_THAT(records->batch.dense, ElementsAre(0.5f, 0, 2));
+  records = ReadAll(
+      *OpenSource(folder,
+                  "format: LIBSVM columns { name: \"query\" role: IGNORED qid: true }" + inputs),
+      "a.svm");
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_EQ(records->first_bad, "");
+  EXPECT_THAT(records->batch.sparse[0].keys, ElementsAre(8));
+}
+
 // 5000 records with quoted line breaks, empty fields and several ids, some of them bad.
 std::string ManyRecords() {
   std::string text = "label,age,user,tags\n";

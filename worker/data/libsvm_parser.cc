@@ -4,7 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/status_macros.h"
 #include "worker/data/field.h"
 #include "worker/data/record_parser.h"
@@ -16,12 +18,16 @@ absl::Status Wrong(absl::string_view token, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(Quoted(token), " ", what));
 }
 
-// "label index:value index:value ... # comment"; indices in any order.
+constexpr char kQid[] = "qid:";
+
+// "label qid:N index:value index:value ... # comment"; indices in any order, qid:N only if a column
+// has it.
 class LibsvmParser final : public RecordParser {
  public:
   explicit LibsvmParser(const Schema& schema) : schema_(schema), seen_(schema.dense_width, 0) {
     for (const Column& column : schema.columns) {
       if (column.index_end > 0) columns_.push_back(&column);
+      if (column.qid) qid_ = &column;
       if (column.role == v1::LABEL) missing_value_ = column.missing_value;
     }
     std::sort(columns_.begin(), columns_.end(),
@@ -82,7 +88,12 @@ class LibsvmParser final : public RecordParser {
       std::fill(seen_.begin(), seen_.end(), 0);
       record_ = 1;
     }
-    for (token = NextToken(&text); !token.empty(); token = NextToken(&text)) {
+    token = NextToken(&text);
+    if (qid_ != nullptr) {
+      TESSERA_RETURN_IF_ERROR(TakeQid(token, out));
+      token = NextToken(&text);
+    }
+    for (; !token.empty(); token = NextToken(&text)) {
       TESSERA_RETURN_IF_ERROR(TakePair(token, out));
     }
     return absl::OkStatus();
@@ -98,7 +109,34 @@ class LibsvmParser final : public RecordParser {
     return token;
   }
 
+  absl::Status TakeQid(absl::string_view token, Batch* out) {
+    if (!absl::ConsumePrefix(&token, kQid)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("column \"", qid_->name, "\": ", token.empty() ? "nothing" : Quoted(token),
+                       " stands behind the label; expected qid:N, as the column has qid"));
+    }
+    uint64_t id = 0;
+    if (const char* wrong = ParseIntegerKey(token, &id)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("column \"", qid_->name, "\": ", Quoted(token), " behind qid: ", wrong));
+    }
+    if (qid_->role == v1::SPARSE) AddId(*qid_, id, 1, out);
+    return absl::OkStatus();
+  }
+
+  static void AddId(const Column& column, uint64_t id, float weight, Batch* out) {
+    out->sparse[column.sparse_index].keys.push_back(id);
+    out->sparse[column.sparse_index].weights.push_back(weight);
+  }
+
   absl::Status TakePair(absl::string_view token, Batch* out) {
+    if (absl::StartsWith(token, kQid)) {
+      return Wrong(token, qid_ != nullptr
+                              ? "is not right behind the label; expected one qid:N, there"
+                              : "is an id of no column; expected index:value (to take it, add a "
+                                "column of role sparse with qid: true, and with role ignored to "
+                                "leave it out)");
+    }
     const size_t colon = token.find(':');
     if (colon == absl::string_view::npos) return Wrong(token, "has no ':'; expected index:value");
     uint64_t index = 0;
@@ -119,8 +157,7 @@ class LibsvmParser final : public RecordParser {
           absl::StrCat("column \"", column->name, "\": ", Quoted(token), ": the value ", wrong));
     }
     if (column->role == v1::SPARSE) {
-      out->sparse[column->sparse_index].keys.push_back(index);
-      out->sparse[column->sparse_index].weights.push_back(value);
+      AddId(*column, index, value, out);
     } else if (column->role == v1::DENSE) {
       const size_t at = column->dense_offset + static_cast<size_t>(index - column->index_begin);
       if (seen_[at] == record_) return Wrong(token, "gives this index a second value");
@@ -141,6 +178,7 @@ class LibsvmParser final : public RecordParser {
 
   const Schema& schema_;
   std::vector<const Column*> columns_;        // by index_begin
+  const Column* qid_ = nullptr;               // null: no column has qid
   std::optional<std::string> missing_value_;  // of the label
   std::vector<float> absent_;                 // [dense_width]
   std::vector<uint32_t> seen_;  // [dense_width] the last record_ that set this element

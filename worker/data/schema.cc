@@ -35,7 +35,25 @@ absl::Status CheckType(const v1::ColumnSpec& spec) {
   return absl::OkStatus();
 }
 
+// Of a LIBSVM column.
+absl::Status CheckWords(const v1::ColumnSpec& spec) {
+  if (spec.type() == v1::STRING || !spec.separator().empty() ||
+      (spec.role() == v1::SPARSE && spec.has_default_value())) {
+    return Wrong(spec,
+                 "STRING, separator and default_value of SPARSE columns mean nothing in LIBSVM");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ResolveIndices(const v1::ColumnSpec& spec, Column* column) {
+  column->qid = spec.qid();
+  if (spec.qid() && spec.index_end() > 0) {
+    return Wrong(spec, "has a range of indices and qid; expected one of them");
+  }
+  if (spec.qid() && spec.role() == v1::DENSE) {
+    return Wrong(spec, "is DENSE and has qid; expected SPARSE or IGNORED");
+  }
+  if (spec.qid()) return CheckWords(spec);
   if (spec.role() == v1::IGNORED && spec.index_end() == 0) return absl::OkStatus();
   if (spec.index_end() <= spec.index_begin()) {
     return Wrong(spec, absl::StrCat("indices [", spec.index_begin(), ", ", spec.index_end(),
@@ -44,14 +62,9 @@ absl::Status ResolveIndices(const v1::ColumnSpec& spec, Column* column) {
   if (spec.index_end() - 1 > kMaxIntegerKey) {
     return Wrong(spec, absl::StrCat("index_end ", spec.index_end(), " is above 2^63"));
   }
-  if (spec.type() == v1::STRING || !spec.separator().empty() ||
-      (spec.role() == v1::SPARSE && spec.has_default_value())) {
-    return Wrong(spec,
-                 "STRING, separator and default_value of SPARSE columns mean nothing in LIBSVM");
-  }
   column->index_begin = spec.index_begin();
   column->index_end = spec.index_end();
-  return absl::OkStatus();
+  return CheckWords(spec);
 }
 
 absl::Status CheckIndicesApart(const std::vector<Column>& columns) {
@@ -67,6 +80,19 @@ absl::Status CheckIndicesApart(const std::vector<Column>& columns) {
                                                      sorted[i]->name, "\" both take index ",
                                                      sorted[i]->index_begin));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOneQid(const std::vector<Column>& columns) {
+  const Column* first = nullptr;
+  for (const Column& column : columns) {
+    if (!column.qid) continue;
+    if (first != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("columns \"", first->name, "\" and \"", column.name, "\" both have qid"));
+    }
+    first = &column;
   }
   return absl::OkStatus();
 }
@@ -97,6 +123,7 @@ absl::Status ResolveMarkers(v1::DataFormat format, const v1::ColumnSpec& spec, C
     }
     column->missing_value = spec.missing_value();
   }
+  if (spec.qid() && format != v1::LIBSVM) return Wrong(spec, "qid is only for LIBSVM");
   return absl::OkStatus();
 }
 
@@ -176,6 +203,7 @@ absl::StatusOr<Schema> Schema::Resolve(const v1::DataSpec& spec,
   }
   schema.label_width = std::max(label_columns, 1u);
   TESSERA_RETURN_IF_ERROR(CheckIndicesApart(schema.columns));
+  TESSERA_RETURN_IF_ERROR(CheckOneQid(schema.columns));
   return schema;
 }
 

@@ -44,6 +44,7 @@ struct Column {
   bool log1p = false;
   // The text that stands for an empty field; if not set, see ColumnSpec::default_value.
   std::optional<std::string> default_text;
+  bool qid = false;  // LIBSVM: the id is that of qid:N
   // LIBSVM: indices [index_begin, index_end).
   uint64_t index_begin = 0;
   uint64_t index_end = 0;
