@@ -64,6 +64,7 @@ std::vector<std::pair<const char*, std::string>> Preparation(const v1::ColumnSpe
   };
   return {
       {"transform", EnumName(v1::Transform_Name(column.transform()), column.transform(), "none")},
+      {"padding_id", quoted(column.has_padding_id(), column.padding_id())},
       {"separator", quoted(!column.separator().empty(), column.separator())},
       {"pooling", EnumName(v1::Pooling_Name(column.pooling()), column.pooling(), "sum")},
       {"max_length", absl::StrCat(column.max_length())},

@@ -91,6 +91,23 @@ absl::Status MissingValue(const v1::JobSpec& spec, const v1::ColumnSpec& column,
   return absl::OkStatus();
 }
 
+absl::Status PaddingId(v1::DataFormat format, const v1::ColumnSpec& column,
+                       const std::string& path) {
+  const std::string& value = column.padding_id();
+  int64_t id = 0;
+  if (TypeOf(column) != v1::STRING && !absl::SimpleAtoi(value, &id)) {
+    return Wrong(path, "found '", value, "'; expected a number, as the ids of '", column.name(),
+                 "' are, such as '0' or '-1' (or type: string)");
+  }
+  const auto index = static_cast<uint64_t>(id);
+  if (format == v1::LIBSVM && !column.qid() &&
+      (id < 0 || index < column.index_begin() || index >= column.index_end())) {
+    return Wrong(path, "found '", value, "'; expected an index of the column, ",
+                 column.index_begin(), " .. ", column.index_end() - 1);
+  }
+  return absl::OkStatus();
+}
+
 // Checks `qid`, of a column that has it.
 absl::Status Qid(v1::DataFormat format, const v1::ColumnSpec& column, const std::string& path) {
   if (format != v1::LIBSVM) {
@@ -172,6 +189,7 @@ absl::Status Belongings(v1::DataFormat format, const v1::ColumnSpec& column,
                                "default_value", "label, weight, dense and sparse"));
   TESSERA_RETURN_IF_ERROR(
       only(column.has_missing_value(), column.role() == v1::LABEL, "missing_value", "label"));
+  TESSERA_RETURN_IF_ERROR(only(column.has_padding_id(), sparse, "padding_id", "sparse"));
   const bool sequence = column.pooling() == v1::SEQUENCE;
   constexpr uint32_t kMostRows = 1024;
   if (sequence && (column.max_length() < 1 || column.max_length() > kMostRows)) {
@@ -246,6 +264,9 @@ absl::Status Column(const v1::JobSpec& spec, const std::set<std::string>& tables
   }
   if (column.has_missing_value()) {
     TESSERA_RETURN_IF_ERROR(MissingValue(spec, column, path + ".missing_value"));
+  }
+  if (column.has_padding_id()) {
+    TESSERA_RETURN_IF_ERROR(PaddingId(spec.data().format(), column, path + ".padding_id"));
   }
   return absl::OkStatus();
 }

@@ -80,6 +80,7 @@ void AddExport(CLI::App& app, CommandContext& context) {
       R"(The file predicts what the service predicts. Its inputs are the job's columns, one value a sample in each row:
   dense    float32 [batch, width], as in the data
   sparse   int64 [batch, 1], the id; -1: none. A column with a separator: [batch, ids], padded with -1.
+           Ids that are padding in the data (padding_id) are none.
            A string's id is its 64-bit key (worker/onnx/README.md)
 Its outputs are `prediction` and, where labels are 0 and 1, `logit`, both [batch, 1].
 

@@ -3,7 +3,10 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <utility>
 
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/behaviour_data.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/manifest.h"
@@ -134,6 +137,36 @@ TEST_F(SequencesTest, AttentionFindsWhatPoolingLoses) {
   const v1::JobStatus din = RunHere("din", Spec({}), 1);
   EXPECT_GT(TestAuc(din), mean + 0.03);
   EXPECT_EQ(Digest(din), Digest(RunHere("din-three", Spec({}), 3)));
+}
+
+TEST_F(SequencesTest, SequencesThatArePaddedInTheDataAreThoseThatAreNot) {
+  const v1::JobSpec spec = Spec({"train.epochs=1"});
+  const v1::JobStatus plain = RunHere("plain", spec, 2);
+  for (const char* split : {"train.csv", "test.csv"}) {
+    std::ifstream in(folder_ + "/" + split);
+    std::string line, text;
+    std::getline(in, line);
+    const std::vector<std::string> names = absl::StrSplit(line, ',');
+    const auto history =
+        static_cast<size_t>(std::find(names.begin(), names.end(), "history") - names.begin());
+    ASSERT_LT(history, names.size());
+    text = line + "\n";
+    for (int record = 0; std::getline(in, line); ++record) {
+      std::vector<std::string> fields = absl::StrSplit(line, ',');
+      const std::string ids = std::exchange(fields[history], "");
+      // In front of the ids, behind them, or alone.
+      std::string& field = fields[history];
+      field = ids.empty() ? "-1|-1|-1" : record % 2 == 0 ? "-1|-1|" + ids : ids + "|-1|-1|-1|-1";
+      absl::StrAppend(&text, absl::StrJoin(fields, ","), "\n");
+    }
+    in.close();
+    std::ofstream(folder_ + "/" + split) << text;
+  }
+  v1::JobSpec padded = spec;
+  padded.mutable_data()->mutable_columns(2)->set_padding_id("-1");
+  const v1::JobStatus status = RunHere("padded", padded, 2);
+  EXPECT_EQ(Digest(plain), Digest(status));
+  EXPECT_EQ(TestAuc(plain), TestAuc(status));
 }
 
 TEST_F(SequencesTest, DienLearnsAndGivesTheSameBitsOnAnyNumberOfPs) {

@@ -160,9 +160,10 @@ def behaviour(draw, dim):
     item = {"name": "item", "role": "sparse", "table": ["embedding"]}
     text = often(draw, 0.5)  # of what is a number, too
     missing = {"missing_value": "1"} if label != "click" and often(draw, 0.4) else {}
+    padding = {"padding_id": "7"} if often(draw, 0.3) else {}
     columns = [{"name": label, "role": "label", **missing}, item,
                {"name": "category", "role": "sparse", "table": "embedding", **({"type": "string"} if text else {})}]
-    history = {"name": "history", "role": "sparse", "table": "embedding", "separator": "|"}
+    history = {"name": "history", "role": "sparse", "table": "embedding", "separator": "|", **padding}
     places = draw.choice((3, 8))
     sequence = {**history, "pooling": "sequence", "max_length": places}
     if kind in ("din", "dien"):

@@ -229,7 +229,8 @@ def exported(trial):
         if columns[feed.name]["role"] == "dense":
             feeds[feed.name] = numpy.array([[float(value)] for value in values], dtype=numpy.float32)
         else:
-            ids = [[int(part) for part in value.split("|") if part] for value in values]
+            padding = columns[feed.name].get("padding_id")
+            ids = [[int(part) for part in value.split("|") if part and part != padding] for value in values]
             most = columns[feed.name].get("max_length") or max(map(len, ids))
             feeds[feed.name] = numpy.array([i[-most:] + [-1] * (most - len(i)) for i in ids], dtype=numpy.int64)
     expected = {name: values for name, values in predictions(trial, "data.test.files=train.csv").items() if name.startswith("prediction")}

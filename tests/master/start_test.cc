@@ -140,6 +140,11 @@ TEST_F(StartTest, APredictionNeedsSequencesOfTheSameLength) {
   user.set_max_length(4);
   EXPECT_EQ(PreparedOtherwise(spec, before),
             "data.columns: column user has max_length 4 in this job and 3 in start.checkpoint");
+  user.set_max_length(3);
+  user.set_padding_id("0");
+  EXPECT_EQ(PreparedOtherwise(spec, before),
+            "data.columns: column user has padding_id '0' in this job and none in "
+            "start.checkpoint");
 }
 
 TEST_F(StartTest, WhereNothingIsLeftToTrainAJobFailsAndSaysSo) {

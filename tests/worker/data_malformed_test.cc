@@ -479,6 +479,8 @@ TEST(DataMalformedTest, BadSpecsAreRefusedWithTheColumnsName) {
        "has a default_value and a missing_value"},
       {R"(format: LIBSVM columns { name: "y" role: LABEL missing_value: "" })",
        "LIBSVM has no empty labels"},
+      {"format: CSV " + label + R"(columns { name: "a" role: DENSE padding_id: "0" })",
+       "padding_id is only for SPARSE"},
       {"format: CSV " + label + R"(columns { name: "a" role: SPARSE qid: true })",
        "qid is only for LIBSVM"},
       {R"(format: LIBSVM columns { name: "a" role: SPARSE qid: true index_end: 5 })",

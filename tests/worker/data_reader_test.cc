@@ -217,6 +217,41 @@ TEST(DataReaderTest, LabelsThatMayBeMissingAreThoseOfNoRecord) {
   EXPECT_THAT(records->batch.labels, ElementsAre(1, IsNan(), 0));
 }
 
+TEST(DataReaderTest, PaddingIsNoId) {
+  DataFolder folder;
+  folder.Write("a.csv",
+               "1,0|0|5|6,pad|a,7\n"
+               "0,1|0|2|3|0|4|00,a,0\n"
+               "1,0|0,padded|pad,\n"
+               "1,9,,-1\n");
+  auto records = ReadAll(*OpenSource(folder, R"(format: CSV
+      columns { name: "y" role: LABEL }
+      columns { name: "past" role: SPARSE separator: "|" pooling: SEQUENCE max_length: 3 padding_id: "0" }
+      columns { name: "tags" role: SPARSE type: STRING separator: "|" padding_id: "pad" }
+      columns { name: "user" role: SPARSE padding_id: "-1" })"),
+                         "a.csv");
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_EQ(records->first_bad, "");
+  EXPECT_THAT(records->batch.sparse[0].keys, ElementsAre(5, 6, 2, 3, 4, 9));
+  EXPECT_THAT(records->batch.sparse[0].offsets, ElementsAre(0, 2, 5, 5, 6));
+  const uint64_t space = NameHash("tags");
+  EXPECT_THAT(
+      records->batch.sparse[1].keys,
+      ElementsAre(StringKey(space, "a"), StringKey(space, "a"), StringKey(space, "padded")));
+  EXPECT_THAT(records->batch.sparse[1].offsets, ElementsAre(0, 1, 2, 3, 3));
+  EXPECT_THAT(records->batch.sparse[2].keys, ElementsAre(7, 0));
+  EXPECT_THAT(records->batch.sparse[2].offsets, ElementsAre(0, 1, 2, 2, 2));
+
+  folder.Write("a.svm", "1 4:1 5:2 4:1\n0 6:3\n");
+  records = ReadAll(*OpenSource(folder, R"(format: LIBSVM
+      columns { name: "ids" role: SPARSE index_begin: 4 index_end: 9 padding_id: "4" })"),
+                    "a.svm");
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_THAT(records->batch.sparse[0].keys, ElementsAre(5, 6));
+  EXPECT_THAT(records->batch.sparse[0].weights, ElementsAre(2, 3));
+  EXPECT_THAT(records->batch.sparse[0].offsets, ElementsAre(0, 1, 2));
+}
+
 TEST(DataReaderTest, LibsvmHasTheIdOfAQueryBehindTheLabel) {
   DataFolder folder;
   folder.Write("a.svm", "1 qid:7 1:0.5 8:1 # doc\n0\tqid:7\n0 qid:9223372036854775807 1:2\n");

@@ -217,14 +217,18 @@ class DelimitedParser final : public RecordParser {
 
   absl::Status TakeId(const Column& column, absl::string_view value, std::vector<uint64_t>* keys) {
     if (column.string_keys) {
-      keys->push_back(StringKey(column.key_space_hash, value));
+      if (column.padding_text != value) keys->push_back(StringKey(column.key_space_hash, value));
       return absl::OkStatus();
     }
     uint64_t key = 0;
     if (const char* wrong = ParseIntegerKey(value, &key)) {
+      // Padding need not be an id: -1 is none.
+      if (column.padding_text.has_value() && IsSameText(value, *column.padding_text)) {
+        return absl::OkStatus();
+      }
       return WrongValue(column, value, absl::StrCat(wrong, " (or give the column type: string)"));
     }
-    keys->push_back(key);
+    if (column.padding_key != key) keys->push_back(key);
     return absl::OkStatus();
   }
 

@@ -63,7 +63,7 @@ const char* ParseLabelOf(const LabelForm& form, absl::string_view text, bool min
 }
 
 bool IsMissingLabel(absl::string_view text, absl::string_view missing) {
-  if (text.empty() || Trimmed(text) == Trimmed(missing)) return true;
+  if (text.empty() || IsSameText(text, missing)) return true;
   double label = 0, marker = 0;
   if (ParseDouble(missing, &marker) != nullptr) return false;
   if (ParseDouble(text, &label) != nullptr) return false;
@@ -95,6 +95,8 @@ const char* ParseIntegerKey(absl::string_view text, uint64_t* key) {
   }
   return nullptr;
 }
+
+bool IsSameText(absl::string_view a, absl::string_view b) { return Trimmed(a) == Trimmed(b); }
 
 float SignedLog1p(float x) { return std::copysign(std::log1p(std::fabs(x)), x); }
 

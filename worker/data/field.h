@@ -29,6 +29,8 @@ std::string ClassRange(const LabelForm& form);
 const char* ParseWeight(absl::string_view text, float* weight);
 // An integer in 0 .. 2^63-1.
 const char* ParseIntegerKey(absl::string_view text, uint64_t* key);
+// Whether two texts are equal but for spaces and tabs around them.
+bool IsSameText(absl::string_view a, absl::string_view b);
 
 // sign(x) * log(1 + |x|).
 float SignedLog1p(float x);

@@ -125,6 +125,7 @@ class LibsvmParser final : public RecordParser {
   }
 
   static void AddId(const Column& column, uint64_t id, float weight, Batch* out) {
+    if (column.padding_key == id) return;
     out->sparse[column.sparse_index].keys.push_back(id);
     out->sparse[column.sparse_index].weights.push_back(weight);
   }

@@ -10,6 +10,7 @@
 #include "common/random.h"
 #include "common/status_macros.h"
 #include "common/suggest.h"
+#include "worker/data/field.h"
 
 namespace tessera::worker {
 namespace {
@@ -122,6 +123,13 @@ absl::Status ResolveMarkers(v1::DataFormat format, const v1::ColumnSpec& spec, C
       return Wrong(spec, "missing_value is empty, and LIBSVM has no empty labels");
     }
     column->missing_value = spec.missing_value();
+  }
+  if (spec.has_padding_id()) {
+    if (spec.role() != v1::SPARSE) return Wrong(spec, "padding_id is only for SPARSE columns");
+    column->padding_text = spec.padding_id();
+    uint64_t key = 0;
+    const bool number = ParseIntegerKey(spec.padding_id(), &key) == nullptr;
+    if (number && spec.type() != v1::STRING) column->padding_key = key;
   }
   if (spec.qid() && format != v1::LIBSVM) return Wrong(spec, "qid is only for LIBSVM");
   return absl::OkStatus();

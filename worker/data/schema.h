@@ -38,9 +38,11 @@ struct Column {
   // SPARSE: its place in Batch::sparse.
   uint32_t sparse_index = 0;
   bool string_keys = false;
-  uint64_t key_space_hash = 0;  // STRING
-  char separator = 0;           // between the ids of a field; 0: a field has one id
-  uint32_t max_ids = 0;         // only the last so many ids of a record count; 0: all
+  uint64_t key_space_hash = 0;              // STRING
+  char separator = 0;                       // between the ids of a field; 0: a field has one id
+  uint32_t max_ids = 0;                     // only the last so many ids of a record count; 0: all
+  std::optional<std::string> padding_text;  // ids of this text are left out,
+  std::optional<uint64_t> padding_key;      // and of numbers those with this key
   bool log1p = false;
   // The text that stands for an empty field; if not set, see ColumnSpec::default_value.
   std::optional<std::string> default_text;
