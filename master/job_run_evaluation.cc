@@ -53,12 +53,14 @@ void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& 
   const std::vector<v1::FileRecords> files = FilesOf(split);
   uint64_t records = 0;
   for (const v1::FileRecords& file : files) records += file.records();
+  // Units of whole batches, so that no sample's batch hangs on the number of workers.
+  const uint64_t batch = ScoreBatchRecords(spec());
   const uint64_t workers = options_.workers.size();
-  const uint64_t unit =
-      std::min((records + workers - 1) / workers, ShuffleWindowRecords(spec().data()));
+  const uint64_t batches = (records + batch - 1) / batch;
+  const uint64_t most = std::max<uint64_t>(ShuffleWindowRecords(spec().data()) / batch, 1);
+  const uint64_t unit = batch * std::clamp<uint64_t>((batches + workers - 1) / workers, 1, most);
   round_ = std::make_unique<EvaluationRound>(
-      next_evaluation_++, std::string(split), files, std::max<uint64_t>(unit, 1),
-      ScoreLayout::Of(spec()),
+      next_evaluation_++, std::string(split), files, unit, ScoreLayout::Of(spec()),
       MeasuresInParts(spec()) ? MetricsOf(spec()) : std::vector<std::string>());
 }
 

@@ -15,9 +15,8 @@
 namespace tessera::worker {
 namespace {
 
-// Most records in memory at a time, and in one pull.
+// About as many records are in memory at a time.
 constexpr uint64_t kChunkRecords = 131072;
-constexpr uint64_t kBatchRecords = 4096;
 
 // Fills the ScoreFloats of a loss of several classes.
 void ScoreClasses(absl::Span<const float> logits, float label, float* scores) {
@@ -31,6 +30,21 @@ void ScoreClasses(absl::Span<const float> logits, float label, float* scores) {
       std::isnan(sum) ? static_cast<float>(sum) : static_cast<float>(largest - logits.begin());
   scores[1] = log_probability(*largest);
   scores[2] = std::isnan(label) ? label : log_probability(logits[static_cast<size_t>(label)]);
+}
+
+// Where the batches of what was read begin and the last one ends, in rows. A batch has the good
+// ones of `batch_records` records, and there is none without any.
+std::vector<size_t> BatchBegins(const DataSource::Records& read, uint64_t batch_records) {
+  const std::vector<uint32_t>& rows_before = read.rows_before_bad;
+  const size_t records = read.batch.size + rows_before.size();
+  std::vector<size_t> begins = {0};
+  size_t bad = 0;  // so many bad records come before the batch's end
+  for (size_t end = batch_records; end < records + batch_records; end += batch_records) {
+    while (bad < rows_before.size() && rows_before[bad] + bad < end) ++bad;
+    const size_t rows = std::min<size_t>(end, records) - bad;
+    if (rows > begins.back()) begins.push_back(rows);
+  }
+  return begins;
 }
 
 // Hands out the bad records of what was read, in the form of Scores::bad.
@@ -74,10 +88,11 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
   TESSERA_RETURN_IF_ERROR(BeginPooling(context_, Pooled::kToScore));
   Summary summary;
   const uint64_t total = CountRecords(ranges);
-  for (uint64_t begin = 0; begin < total; begin += kChunkRecords) {
+  const uint64_t chunk = kChunkRecords - kChunkRecords % ScoreBatchRecords(context_->spec());
+  for (uint64_t begin = 0; begin < total; begin += chunk) {
     TESSERA_ASSIGN_OR_RETURN(
         const DataSource::Records records,
-        context_->source->Read(SliceRanges(ranges, begin, std::min(begin + kChunkRecords, total))));
+        context_->source->Read(SliceRanges(ranges, begin, std::min(begin + chunk, total))));
     TESSERA_RETURN_IF_ERROR(ScoreRecords(records, step, sink));
     summary.samples += records.batch.size;
     summary.bad_records += records.bad_records;
@@ -118,19 +133,17 @@ void Scorer::CollectScores(const Batch& batch) {
 absl::Status Scorer::ScoreRecords(const DataSource::Records& read, uint64_t step,
                                   const Sink& sink) {
   const Batch& records = read.batch;
-  // At most a training batch, which `tessera check` has found to fit a message.
-  const uint64_t batch_records = std::min<uint64_t>(
-      kBatchRecords, std::max<uint32_t>(context_->spec().train().batch_size(), 1));
+  const std::vector<size_t> begins = BatchBegins(read, ScoreBatchRecords(context_->spec()));
   std::vector<uint32_t> rows(records.size);
   std::iota(rows.begin(), rows.end(), 0u);
   const auto fill = [&](size_t thread, PreparedBatch* batch) {
-    GatherRows(records,
-               absl::MakeConstSpan(rows).subspan(batch->index * batch_records, batch_records),
+    const size_t begin = begins[batch->index];
+    GatherRows(records, absl::MakeConstSpan(rows).subspan(begin, begins[batch->index + 1] - begin),
                &batch->batch);
     PrepareLookups(*context_, &preparers_[thread], batch);
   };
   BatchPipeline pipeline(
-      0, (records.size + batch_records - 1) / batch_records, preparers_.size(),
+      0, begins.size() - 1, preparers_.size(),
       {.fill = fill,
        .place = [this](PreparedBatch* batch) { PlaceLookups(*context_, batch); },
        .finish = [this](PreparedBatch* batch) { FinishLookups(*context_, batch); }});

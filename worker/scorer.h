@@ -29,7 +29,8 @@ class Scorer {
     // For each bad record between these samples, in order: how many of the n come before it.
     absl::Span<const uint32_t> bad;
   };
-  // Called with the scores of consecutive records, in the order of the ranges. n may be 0.
+  // Called with the scores of consecutive records, in the order of the ranges. n may be 0. A
+  // sample's bits hang on where its record stands from the first one on, by ScoreBatchRecords.
   using Sink = std::function<absl::Status(const Scores& scores)>;
   struct Summary {
     uint64_t samples = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -29,6 +30,13 @@ struct ScoreLayout {
     return (output_floats() + label_floats()) * sizeof(float) + (grouped ? sizeof(uint64_t) : 0);
   }
 };
+
+// How many records are scored at a time: at most a training batch, which `tessera check` has found
+// to fit a message. The last bits of a sample's scores may hang on the size of its batch, so
+// batches lie on a grid over a split's records, and units of evaluation are multiples of this.
+inline uint64_t ScoreBatchRecords(const v1::JobSpec& spec) {
+  return std::clamp<uint64_t>(spec.train().batch_size(), 1, 4096);
+}
 
 // Computes the metrics `names` (MetricsOf) of the samples, for all tasks.
 std::map<std::string, double> MeasureScores(
