@@ -325,10 +325,10 @@ absl::StatusOr<std::string> CurvesPage(absl::Span<const json> objects, CurveAxis
           "expected an object with \"job_id\" and \"history\", as `tessera describe JOB --output "
           "json` prints it");
     }
-    if (Text(object, "task") == "predict") {
+    if (const std::string task = Text(object, "task"); task == "predict" || task == "evaluate") {
       return absl::InvalidArgumentError(
           absl::StrCat("job ", job.name,
-                       " predicts: there is nothing to draw; name the job that trained the "
+                       " does not train: there is nothing to draw; name the job that trained the "
                        "checkpoint"));
     }
     if (job.history.size() == 0) {

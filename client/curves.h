@@ -14,7 +14,7 @@ enum class CurveAxis { kSteps, kSamples, kMinutes };
 // A page for a browser, complete in itself and without scripts: the learning curves of jobs side by
 // side, the differences of their specs, and their events. `jobs` [1 to kChartColors]: as JobJson
 // makes them (perhaps read back from files). Pure.
-//   INVALID_ARGUMENT     an object is none of JobJson, a job predicts, or there are too many
+//   INVALID_ARGUMENT     an object is none of JobJson, a job does not train, or there are too many
 //   FAILED_PRECONDITION  a job has trained nothing yet
 absl::StatusOr<std::string> CurvesPage(absl::Span<const nlohmann::json> jobs, CurveAxis axis);
 

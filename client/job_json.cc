@@ -38,6 +38,19 @@ json NodeJson(const v1::NodeStatus& node) {
           {"pid", node.pid()}};
 }
 
+json EvaluationsJson(const v1::JobStatus& status) {
+  json evaluations = json::array();
+  for (const v1::Evaluation& evaluation : status.evaluations()) {
+    evaluations.push_back({{"split", evaluation.split()},
+                           {"epoch", evaluation.epoch()},
+                           {"step", evaluation.step()},
+                           {"samples", evaluation.samples()},
+                           {"metrics", MetricsJson(evaluation)},
+                           {"best", evaluation.best()}});
+  }
+  return evaluations;
+}
+
 json SummaryJson(const v1::JobStatus& status) {
   json metrics = json::object();
   for (const auto& [split, evaluation] : status.final_metrics()) {
@@ -69,7 +82,9 @@ json SpecJson(const v1::JobSpec& spec) {
 json JobJson(const v1::JobStatus& status) {
   json job = SummaryJson(status);
   job["spec"] = SpecJson(status.spec());
-  job["task"] = status.task() == v1::PREDICT ? "predict" : "train";
+  job["task"] = status.task() == v1::PREDICT    ? "predict"
+                : status.task() == v1::EVALUATE ? "evaluate"
+                                                : "train";
   job["output"] = status.output();
   job["phase"] = status.phase();
   job["rows"] = status.rows();
@@ -113,15 +128,7 @@ json JobJson(const v1::JobStatus& status) {
   for (const v1::PsShare& share : status.shares()) {
     job["partitions"][share.name()] = share.partitions();
   }
-  job["evaluations"] = json::array();
-  for (const v1::Evaluation& evaluation : status.evaluations()) {
-    job["evaluations"].push_back({{"split", evaluation.split()},
-                                  {"epoch", evaluation.epoch()},
-                                  {"step", evaluation.step()},
-                                  {"samples", evaluation.samples()},
-                                  {"metrics", MetricsJson(evaluation)},
-                                  {"best", evaluation.best()}});
-  }
+  job["evaluations"] = EvaluationsJson(status);
   job["history"] = json::array();
   for (const v1::TrainingPoint& point : status.history()) {
     job["history"].push_back({{"step", point.step()},

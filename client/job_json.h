@@ -24,5 +24,7 @@ nlohmann::json NodeJson(const v1::NodeStatus& node);
 std::string StateName(v1::JobState state);
 // {"auc": 0.98, "logloss": 0.17}
 nlohmann::json MetricsJson(const v1::Evaluation& evaluation);
+// The job's evaluations, each with its split, epoch, step, samples and metrics, oldest first.
+nlohmann::json EvaluationsJson(const v1::JobStatus& status);
 
 }  // namespace tessera::client

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "client/job_client.h"
 #include "client/job_json.h"
+#include "common/job/defaults.h"
 #include "common/job/job_state.h"
 #include "common/math/metrics/evaluation_metrics.h"
 
@@ -78,7 +79,7 @@ std::string ProgressLine(const v1::JobStatus& status) {
     parts.push_back(Printable(status.phase()));
     if (status.has_suspending()) parts.push_back("to be suspended");
   }
-  const bool trains = status.task() != v1::PREDICT;
+  const bool trains = IsTraining(status.task());
   if (trains && status.state() == v1::RUNNING && status.step() > 0) {
     const auto of = [](uint64_t done, uint64_t all) {
       return all == 0 ? absl::StrCat(done) : absl::StrCat(done, "/", all);
@@ -158,11 +159,12 @@ std::vector<std::string> ProgressDisplay::NewEvents(const v1::JobStatus& status)
 }
 
 int ProgressDisplay::FirstNew(const v1::JobStatus& status) const {
-  // Searches by step and epoch, since the master forgets the oldest evaluations.
+  // Searches by step, epoch and split, since the master forgets the oldest evaluations.
   for (int i = status.evaluations_size(); i-- > 0;) {
     const v1::Evaluation& evaluation = status.evaluations(i);
     if (evaluations_ > 0 && evaluation.step() == last_evaluation_.step() &&
-        evaluation.epoch() == last_evaluation_.epoch()) {
+        evaluation.epoch() == last_evaluation_.epoch() &&
+        evaluation.split() == last_evaluation_.split()) {
       return i + 1;
     }
   }

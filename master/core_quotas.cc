@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/defaults.h"
 #include "master/core.h"
 
 namespace tessera::master {
@@ -104,7 +105,7 @@ void MasterCore::EnforceQuotas(const Now& now) {
       const v1::JobStatus& status = run->record()->status();
       if (run->end().has_value() || TeamOf(status.spec()) != team) continue;
       goes |= status.has_suspending();
-      if (status.task() == v1::PREDICT) continue;
+      if (!IsTraining(status.task())) continue;
       if (last == nullptr ||
           status.spec().priority() <= last->record()->status().spec().priority()) {
         last = run;

@@ -23,8 +23,9 @@ absl::StatusOr<MasterCore::OtherPs> MasterCore::CheckScalePs(const v1::ScaleRequ
   if (HasEnded(status.state())) {
     return refused("has ended: ", v1::JobState_Name(status.state()));
   }
-  if (status.task() == v1::PREDICT) {
-    return refused("predicts, and keeps the ps that it has: cancel it, and submit it with more");
+  if (!IsTraining(status.task())) {
+    return refused(
+        "does not train, and keeps the ps that it has: cancel it, and submit it with more");
   }
   std::set<std::string> names;
   for (const v1::NodeStatus& node : status.nodes()) {

@@ -28,8 +28,9 @@ absl::Status MasterCore::ScaleWorkers(const std::string& job_id, uint32_t worker
   if (HasEnded(status.state())) {
     return refused("has ended: ", v1::JobState_Name(status.state()));
   }
-  if (status.task() == v1::PREDICT) {
-    return refused("predicts, and keeps the workers that it has: cancel it, and submit it again");
+  if (!IsTraining(status.task())) {
+    return refused(
+        "does not train, and keeps the workers that it has: cancel it, and submit it again");
   }
   const bool sync = StepsTogether(status.spec().consistency());
   const uint32_t batch = status.spec().train().batch_size();

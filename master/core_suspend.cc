@@ -38,9 +38,9 @@ absl::Status MasterCore::Suspend(const std::string& job_id, const Now& now) {
     return Refused(status, "is being suspended already, at its next barrier");
   }
   JobRun* const run = RunOf(record);
-  if (run != nullptr && status.task() == v1::PREDICT) {
+  if (run != nullptr && !IsTraining(status.task())) {
     return Refused(status,
-                   "predicts, and has no checkpoint to go on from: let it end, or cancel it");
+                   "does not train, and has no checkpoint to go on from: let it end, or cancel it");
   }
   status.mutable_suspending()->clear_preempted_by();
   status.mutable_suspending()->set_since_unix_ms(absl::ToUnixMillis(now.wall));
@@ -122,7 +122,7 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
     // A user suspends this run: its workers come free.
     if (status.has_suspending() && status.suspending().preempted_by().empty()) {
       free += run->options().workers.size();
-    } else if (IsPreemptible(status.spec()) && status.task() != v1::PREDICT) {
+    } else if (IsPreemptible(status.spec()) && IsTraining(status.task())) {
       runs.push_back(run);
     }
   }

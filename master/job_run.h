@@ -185,7 +185,9 @@ class JobRun {
     kMoving,         // the last rows go to other ps, at a barrier
     kPredicting,
   };
-  enum class Wanted { kBarrier, kFinalTest };
+  // kTask: the job's task is to evaluate.
+  enum class Wanted { kBarrier, kFinalTest, kTask };
+
   const v1::JobSpec& spec() const { return record_->status().spec(); }
   v1::JobStatus& status() { return *record_->mutable_status(); }
   std::vector<v1::FileRecords> FilesOf(absl::string_view split) const;
@@ -238,6 +240,8 @@ class JobRun {
   // Leaves the evaluation to whoever leaves the barrier; EndAtBarrier follows.
   void GiveUpEvaluation(const Now& now);
   void OnMeasured(const ActionResult& result, const Now& now);
+  // Keeps what a job that evaluates has measured, and goes on to its next split or ends it.
+  void OnTaskMeasured(const v1::Evaluation& evaluation, const Now& now);
   // Tells people how far metrics may be from their exact values.
   void TellErrors(const ActionResult& result, const Now& now);
   // Says once, the first time, that the monitored metric is NaN. Called before `evaluation` is
@@ -266,7 +270,8 @@ class JobRun {
     uint64_t incarnation = 0;
     std::optional<Origin> alone;  // the ps returns to this
   };
-  // The run trains: it neither predicts nor takes the last measures of a finished training.
+  // The run trains: it neither predicts nor evaluates, nor takes the last measures of a finished
+  // training.
   bool Trains() const;
   bool Logged() const;
   // The rows came from other ps' memory, and no checkpoint has them yet.

@@ -85,20 +85,37 @@ void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
   evaluation_bad_records_ = 0;
   v1::Evaluation evaluation;
   evaluation.set_split(round_->split());
-  evaluation.set_step(position_.step());
+  // A job that evaluates is where its checkpoint was, also if it takes rows alone (start.warm).
+  const v1::Position& at = evaluation_for_ == Wanted::kTask ? start_.position() : position_;
+  evaluation.set_step(at.step());
   // The number of epochs done if one has just ended, else the number of the one under way.
-  const bool at_end = position_.next_window() == 0 && position_.open_size() == 0;
-  evaluation.set_epoch(position_.epoch() + (at_end ? 0 : 1));
+  const bool at_end = at.next_window() == 0 && at.open_size() == 0;
+  evaluation.set_epoch(at.epoch() + (at_end ? 0 : 1));
   evaluation.set_samples(result.samples);
   for (const auto& [name, value] : result.metrics) (*evaluation.mutable_metrics())[name] = value;
   TellErrors(result, now);
   round_.reset();
+  if (evaluation_for_ == Wanted::kTask) return OnTaskMeasured(evaluation, now);
   if (evaluation_for_ == Wanted::kFinalTest) {
     (*status().mutable_final_metrics())["test"] = evaluation;
     return Succeed(now);
   }
   FollowRules(evaluation, now);
   ContinueBarrier(now);
+}
+
+void JobRun::OnTaskMeasured(const v1::Evaluation& evaluation, const Now& now) {
+  evaluations_.push_back(evaluation);
+  *status().add_evaluations() = evaluation;
+  jobs_->Touch(record_);
+  if (evaluation.split() == "validation" && HasSplit("test")) {
+    return BeginEvaluation("test", Wanted::kTask, now);
+  }
+  for (const v1::Evaluation& measured : evaluations_) {
+    (*status().mutable_final_metrics())[measured.split()] = measured;
+  }
+  status().set_checkpoint(start_folder_);
+  Succeed(now);
 }
 
 void JobRun::TellErrors(const ActionResult& result, const Now& now) {

@@ -6,12 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/job/defaults.h"
 #include "master/job_run.h"
 
 namespace tessera::master {
 
 bool JobRun::Trains() const {
-  return record_->status().task() != v1::PREDICT && !options_.OnlyMeasures();
+  return IsTraining(record_->status().task()) && !options_.OnlyMeasures();
 }
 
 bool JobRun::Logged() const {

@@ -106,11 +106,13 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     position_.clear_evaluated_step();
     for (v1::Evaluation& evaluation : evaluations_) evaluation.set_best(false);
   }
-  if (status().task() == v1::PREDICT) {
+  if (!IsTraining(status().task())) {
     // The bad records of training were in other files.
     position_.clear_bad_records();
     position_.clear_set_aside_records();
   }
+  // Evaluates anew what the checkpoint's job may have evaluated.
+  if (status().task() == v1::EVALUATE) evaluations_.clear();
   // The run that measures the final model goes on counting bad records where training stopped, not
   // where the best model was cut.
   if (options_.OnlyMeasures()) {
@@ -244,13 +246,14 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
 
 void JobRun::BeginCounting(const Now& now) {
   Enter(Phase::kCounting, now);
+  const bool train = IsTraining(status().task());
   const bool predict = status().task() == v1::PREDICT;
-  for (const char* split : {"train", "validation", "test"}) {
-    if (predict && absl::string_view(split) != "test") continue;
+  for (const absl::string_view split : {"train", "validation", "test"}) {
+    if ((split == "train" && !train) || (split == "validation" && predict)) continue;
     const bool counted =
         std::any_of(record_->files().begin(), record_->files().end(),
                     [split](const v1::SplitFiles& files) { return files.split() == split; });
-    if (HasSplit(split) && !counted) split_counts_.Add(split);
+    if (HasSplit(split) && !counted) split_counts_.Add(std::string(split));
   }
   if (split_counts_.done()) AfterCounting(now);
 }
@@ -302,6 +305,9 @@ void JobRun::OnCounted(const std::string& split, const v1::UnitResult& result, c
 
 void JobRun::AfterCounting(const Now& now) {
   if (status().task() == v1::PREDICT) return Enter(Phase::kPredicting, now);
+  if (status().task() == v1::EVALUATE) {
+    return BeginEvaluation(HasSplit("validation") ? "validation" : "test", Wanted::kTask, now);
+  }
   if (options_.OnlyMeasures()) {
     last_checkpoint_ = options_.final_checkpoint;
     return BeginEvaluation("test", Wanted::kFinalTest, now);

@@ -266,7 +266,7 @@ absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& m
   }
   const bool within_epoch =
       manifest.position().next_window() > 0 || manifest.position().open_size() > 0;
-  if (task == v1::PREDICT) {
+  if (!IsTraining(task)) {
     const std::string otherwise = PreparedOtherwise(spec, manifest.spec());
     if (otherwise.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(

@@ -12,9 +12,9 @@ namespace tessera::master {
 // Whether a job may start from a checkpoint. INVALID_ARGUMENT names the field that differs.
 //   always                the same model on the same dense and sparse columns, since the dense
 //                         parameters have no names, only places
-//   resuming, predicting  the same tables with the same dims and kinds of optimizer
+//   resuming, measuring   the same tables with the same dims and kinds of optimizer
 //   resuming              something is left to train; within an epoch, the same order of training
-//   predicting            nothing is PreparedOtherwise
+//   measuring             nothing is PreparedOtherwise (measuring: the task predicts or evaluates)
 //   warm                  tables of the same name have the same dim
 absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& manifest,
                         v1::Task task, bool warm);

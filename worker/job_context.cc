@@ -120,7 +120,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->router = std::make_unique<KeyRouter>(assignment.partitions());
   if (context->executor->stream() != nullptr) {
     const v1::RowCacheSpec& cache = spec.train().row_cache();
-    if (cache.write_back() && assignment.task() != v1::PREDICT) {
+    if (cache.write_back() && IsTraining(assignment.task())) {
       for (const EmbeddingPlan::Lookup& lookup : context->plan->lookups()) {
         const v1::TableSpec& table = spec.tables(static_cast<int>(lookup.table));
         context->card_optimizers.emplace_back(table.optimizer(), lookup.dim);

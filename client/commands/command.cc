@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "client/job_json.h"
 #include "common/config/override.h"
+#include "common/job/defaults.h"
 #include "common/job/validate.h"
 #include "common/process/number_flags.h"
 #include "common/rpc/address_flags.h"
@@ -151,7 +152,7 @@ std::string SummaryText(const v1::JobStatus& status) {
     absl::StrAppend(&text, ": ", status.message());
   }
   absl::StrAppend(&text, "\n");
-  if (status.task() != v1::PREDICT && status.step() > 0) {
+  if (IsTraining(status.task()) && status.step() > 0) {
     absl::StrAppend(&text, "  trained     ", status.step(), " steps, ", status.epoch(),
                     status.epoch() == 1 ? " epoch, " : " epochs, ",
                     ShortNumber(static_cast<double>(status.samples())), " samples at ",
@@ -170,7 +171,10 @@ std::string SummaryText(const v1::JobStatus& status) {
   if (!status.checkpoint().empty()) {
     absl::StrAppend(&text, "  checkpoint  ", status.checkpoint(), "\n");
   }
-  if (!status.output().empty()) absl::StrAppend(&text, "  output      ", status.output(), "\n");
+  // Of a prediction that failed there is none, or only the parts of some workers.
+  if (!status.output().empty() && status.state() != v1::FAILED) {
+    absl::StrAppend(&text, "  output      ", status.output(), "\n");
+  }
   return text;
 }
 

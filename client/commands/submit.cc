@@ -16,6 +16,7 @@ struct Submit {
   uint32_t workers = 0;
   uint32_t ps = 0;
   std::string predict;
+  bool evaluate = false;
   bool watch = false;
 };
 
@@ -26,7 +27,9 @@ absl::StatusOr<v1::SubmitRequest> Request(const Submit& submit, const CommandCon
   *request.mutable_spec() = job->spec;
   request.set_workers(submit.workers);
   request.set_ps(submit.ps);
-  request.set_task(submit.predict.empty() ? v1::TRAIN : v1::PREDICT);
+  request.set_task(submit.evaluate          ? v1::EVALUATE
+                   : submit.predict.empty() ? v1::TRAIN
+                                            : v1::PREDICT);
   request.set_output(submit.predict);
   const absl::Status valid = job->sources.Locate(ValidateSubmit(request));
   if (!valid.ok()) return valid;
@@ -79,9 +82,15 @@ void AddSubmit(CLI::App& app, CommandContext& context) {
       ->add_option("--ps", submit->ps,
                    "parameter servers that the job needs; 0: as many as live when it starts")
       ->transform(WholeNumber(kMaxProcesses));
-  command->add_option("--predict", submit->predict,
-                      "do not train: write predictions for the test split to this file below the "
-                      "workers' --output-root; the job's start.checkpoint names the model");
+  CLI::Option* const predict = command->add_option(
+      "--predict", submit->predict,
+      "do not train: write predictions for the test split to this file below the workers' "
+      "--output-root; the job's start.checkpoint names the model");
+  command
+      ->add_flag("--evaluate", submit->evaluate,
+                 "do not train: measure the model of the job's start.checkpoint on the validation "
+                 "and test splits, on those that the job has")
+      ->excludes(predict);
   command->add_flag("--watch", submit->watch, "show the progress until the job has ended");
   command->footer(
       R"(The job is checked here first, then it is durable at the master when the command returns.
@@ -90,7 +99,8 @@ Ctrl-C with --watch ends the watching, not the job.
 Examples:
   tessera submit deploy/jobs/quickstart.yaml
   tessera submit job.yaml --set train.epochs=3 --set tables.emb.dim=8 --watch
-  tessera submit job.yaml --set start.checkpoint=clicks-1/step-000000000500 --predict out.csv)");
+  tessera submit job.yaml --set start.checkpoint=clicks-1/step-000000000500 --predict out.csv
+  tessera submit job.yaml --set start.checkpoint=clicks-1/step-000000000500 --evaluate --watch)");
   command->callback([submit, &context] { Run(*submit, context); });
 }
 

@@ -47,9 +47,11 @@ inline std::string DeviceOf(const v1::TrainSpec& train) {
 inline bool AllReduces(const v1::TrainSpec& train) {
   return train.dense_gradients() == v1::TrainSpec::ALL_REDUCE;
 }
+// Whether the task trains; the others take a model as it is, and change nothing.
+inline bool IsTraining(v1::Task task) { return task != v1::PREDICT && task != v1::EVALUATE; }
 // Whether the job's workers need addresses, whatever their number.
 inline bool WorkersCallEachOther(const v1::JobSpec& spec, v1::Task task) {
-  return AllReduces(spec.train()) && task != v1::PREDICT;
+  return AllReduces(spec.train()) && IsTraining(task);
 }
 inline v1::Consistency ModeOf(v1::Consistency mode) {
   return mode == v1::CONSISTENCY_UNSPECIFIED ? v1::SYNC : mode;

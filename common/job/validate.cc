@@ -173,7 +173,7 @@ absl::Status ValidateWorkers(const v1::JobSpec& spec, uint32_t workers) {
 
 absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
   if (!v1::Task_IsValid(request.task())) {
-    return Wrong("task", "found number ", request.task(), "; expected train or predict");
+    return Wrong("task", "found number ", request.task(), "; expected train, predict or evaluate");
   }
   for (const auto& [name, number] :
        {std::pair("workers", request.workers()), std::pair("ps", request.ps())}) {
@@ -192,17 +192,26 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
                  request.spec().train().batch_size(),
                  " samples; ask for fewer or raise train.batch_size");
   }
-  if (request.task() != v1::PREDICT) {
-    TESSERA_RETURN_IF_ERROR(ValidateWorkers(request.spec(), request.workers()));
-    TESSERA_RETURN_IF_ERROR(BatchFitsTheWindow(request.spec(), request.workers()));
-    TESSERA_RETURN_IF_ERROR(ValidatePush(request.spec(), request.workers(), request.ps()));
-    if (request.output().empty()) return absl::OkStatus();
+  const bool predicts = request.task() == v1::PREDICT;
+  if (!predicts && !request.output().empty()) {
     return Wrong("output", "belongs to the task predict; leave it out");
   }
-  if (request.spec().start().checkpoint().empty()) {
-    return Wrong("start.checkpoint", "missing; prediction needs the folder of a checkpoint");
+  if (IsTraining(request.task())) {
+    TESSERA_RETURN_IF_ERROR(ValidateWorkers(request.spec(), request.workers()));
+    TESSERA_RETURN_IF_ERROR(BatchFitsTheWindow(request.spec(), request.workers()));
+    return ValidatePush(request.spec(), request.workers(), request.ps());
   }
-  if (request.spec().data().test().files().empty()) {
+  if (request.spec().start().checkpoint().empty()) {
+    return Wrong("start.checkpoint", "missing; ", predicts ? "prediction" : "evaluation",
+                 " needs the folder of a checkpoint");
+  }
+  const v1::DataSpec& data = request.spec().data();
+  if (!predicts) {
+    if (!data.validation().files().empty() || !data.test().files().empty()) return absl::OkStatus();
+    return Wrong("data.test.files", "empty, and so is data.validation.files; evaluation measures ",
+                 "the model on these splits: name files that have labels");
+  }
+  if (data.test().files().empty()) {
     return Wrong("data.test.files", "empty; prediction reads the test split");
   }
   if (request.output().empty()) {

@@ -18,7 +18,8 @@ absl::Status ValidateJobSpec(const v1::JobSpec& spec);
 absl::Status CheckKnown(const v1::JobSpec& spec);
 
 // Checks the request's job and what its task needs besides: PREDICT needs a checkpoint, an output
-// and test files. An error of the request itself starts with the request's field ("workers: ...").
+// and test files, EVALUATE a checkpoint and files to measure it on. An error of the request itself
+// starts with the request's field ("workers: ...").
 absl::Status ValidateSubmit(const v1::SubmitRequest& request);
 
 // Checks that `workers` workers may train the job; 0: as many as there are. Errors are as in

@@ -80,6 +80,21 @@ TEST_F(CommandsTest, SubmitPredictNeedsACheckpoint) {
   EXPECT_THAT(err_, HasSubstr("start.checkpoint: missing"));
 }
 
+TEST_F(CommandsTest, SubmitEvaluateSendsTheTaskAndNeedsACheckpoint) {
+  const std::vector<std::string> submit = {"submit", job_, "--master", "master:1", "--evaluate"};
+  EXPECT_EQ(Run(submit), 2);
+  EXPECT_THAT(err_, HasSubstr("start.checkpoint: missing; evaluation needs"));
+  std::vector<std::string> whole = submit;
+  whole.insert(whole.end(), {"--set", "start.checkpoint=clicks-1/step-000000000500", "--set",
+                             "data.test.files=test.csv"});
+  EXPECT_EQ(Run(whole), 0) << err_;
+  ASSERT_EQ(master_.service.submitted().size(), 1u);
+  EXPECT_EQ(master_.service.submitted()[0].task(), v1::EVALUATE);
+  whole.insert(whole.end(), {"--predict", "out.csv"});
+  EXPECT_EQ(Run(whole), 2);
+  EXPECT_THAT(err_, HasSubstr("--evaluate"));
+}
+
 TEST_F(CommandsTest, WatchPrintsTheSummaryLast) {
   master_.service.SetStreams({{Job(v1::RUNNING), Job(v1::SUCCEEDED)}});
   EXPECT_EQ(Run({"watch", "clicks-1", "--master", "master:1"}), 0);
@@ -177,7 +192,7 @@ TEST_F(CommandsTest, PlotSaysOfAJobThatPredictsThatThereIsNothingToDraw) {
   const std::string page = folder_ / "none.html";
   EXPECT_EQ(Run({"plot", "clicks-1", "--master", "master:1", "--output", page}), 2);
   EXPECT_THAT(err_,
-              HasSubstr("job clicks-1 predicts: there is nothing to draw; name the job that"));
+              HasSubstr("job clicks-1 does not train: there is nothing to draw; name the job"));
   EXPECT_FALSE(std::filesystem::exists(page));
 }
 

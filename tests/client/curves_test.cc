@@ -208,7 +208,7 @@ TEST(CurvesTest, WhatIsNoJobIsRefused) {
   job.set_task(v1::PREDICT);
   EXPECT_TRUE(absl::IsInvalidArgument(error({JobJson(job)})));
   EXPECT_THAT(std::string(error({JobJson(job)}).message()),
-              HasSubstr("job clicks-7 predicts: there is nothing to draw"));
+              HasSubstr("job clicks-7 does not train: there is nothing to draw"));
   const std::vector<nlohmann::json> many(9, JobJson(Trained("clicks-1", 0.1)));
   EXPECT_THAT(std::string(error(many).message()), HasSubstr("9 jobs to draw, expected at most 8"));
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "client/commands/command.h"
 #include "client/job_json.h"
 #include "gmock/gmock.h"
@@ -249,6 +250,36 @@ TEST(SummaryText, ShowsWhatAJobCameTo) {
   EXPECT_THAT(text, HasSubstr("clicks-1: Failed (DataError): train.csv:7: the label is 'x'\n"));
   EXPECT_THAT(text, HasSubstr("74 steps, 2 epochs"));
   EXPECT_THAT(text, HasSubstr("/c/clicks-1/step-000000000050"));
+}
+
+TEST(SummaryText, NamesNoOutputOfAPredictionThatFailed) {
+  v1::JobStatus job = Training();
+  job.set_task(v1::PREDICT);
+  job.set_output("out.csv");
+  job.set_state(v1::SUCCEEDED);
+  EXPECT_THAT(SummaryText(job), HasSubstr("  output      out.csv\n"));
+  job.set_state(v1::FAILED);
+  EXPECT_THAT(SummaryText(job), Not(HasSubstr("output")));
+}
+
+// Both are of the checkpoint's step and epoch.
+TEST(ProgressDisplayTest, ShowsEverySplitOfAJobThatEvaluates) {
+  Capture out;
+  ProgressDisplay::Options options;
+  options.out = out.file();
+  ProgressDisplay display(options);
+  v1::JobStatus job = Training();
+  job.set_task(v1::EVALUATE);
+  job.clear_evaluations();
+  for (const char* split : {"validation", "test"}) {
+    v1::Evaluation& evaluation = *job.add_evaluations();
+    evaluation.set_split(split);
+    evaluation.set_step(74);
+    evaluation.set_epoch(2);
+    (*evaluation.mutable_metrics())["auc"] = 0.75;
+    display.Show(job);
+    EXPECT_THAT(out.Take(), HasSubstr(absl::StrCat("epoch 2 step 74: ", split, " auc 0.7500\n")));
+  }
 }
 
 }  // namespace

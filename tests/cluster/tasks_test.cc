@@ -170,6 +170,14 @@ TEST_F(TasksTest, EveryTaskIsTrainedMeasuredAndPredicted) {
     int lines = 0;
     while (std::getline(file, line)) lines += std::count(line.begin(), line.end(), ',') == 6;
     EXPECT_EQ(lines, 2000);
+
+    // Two workers and two ps, where the job had one of each.
+    const v1::JobStatus evaluated =
+        Run(std::string(model) + "-evaluate", spec,
+            {.workers = 2, .data_root = folder_, .checkpoint_root = PathOf(model) + "/checkpoints"},
+            v1::EVALUATE);
+    ASSERT_EQ(evaluated.state(), v1::SUCCEEDED) << evaluated.message();
+    EXPECT_EQ(Test(evaluated), test);
   }
 }
 

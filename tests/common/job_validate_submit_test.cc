@@ -113,5 +113,25 @@ TEST(ValidateSubmit, AsksPredictionsForACheckpointAnOutputAndATestSplit) {
   EXPECT_THAT(std::string(ValidateSubmit(request).message()), StartsWith("workers: "));
 }
 
+TEST(ValidateSubmit, AsksEvaluationsForACheckpointAndASplit) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = GoodSpec();
+  request.mutable_spec()->mutable_data()->clear_validation();
+  request.set_task(v1::EVALUATE);
+  EXPECT_THAT(std::string(ValidateSubmit(request).message()),
+              StartsWith("start.checkpoint: missing; evaluation needs"));
+  request.mutable_spec()->mutable_start()->set_checkpoint("job/best");
+  EXPECT_THAT(std::string(ValidateSubmit(request).message()),
+              StartsWith("data.test.files: empty, and so is data.validation.files"));
+  for (const bool test : {false, true}) {
+    v1::SubmitRequest one = request;
+    v1::DataSpec& data = *one.mutable_spec()->mutable_data();
+    (test ? data.mutable_test() : data.mutable_validation())->add_files("some.csv");
+    EXPECT_EQ(ValidateSubmit(one), absl::OkStatus());
+    one.set_output("p.csv");
+    EXPECT_THAT(std::string(ValidateSubmit(one).message()), StartsWith("output: belongs to"));
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -346,7 +346,8 @@ TEST_F(CoreSuspendTest, ARunningPredictionIsNotSuspended) {
   request.set_workers(1);
   request.set_ps(1);
   const std::string predict = Submit(request);
-  EXPECT_THAT(std::string(Suspend(predict).message()), HasSubstr("predicts"));
+  EXPECT_THAT(std::string(Suspend(predict).message()),
+              HasSubstr("does not train, and has no checkpoint"));
   RunUntil(predict, v1::SUCCEEDED);
 }
 
