@@ -129,6 +129,20 @@ absl::string_view Bytes(const T* values, size_t count) {
   return {reinterpret_cast<const char*>(values), count * sizeof(T)};
 }
 
+// The distribution of a row's initial numbers; empty: they are constant.
+std::string Drawn(const v1::InitializerSpec& initializer) {
+  switch (initializer.kind_case()) {
+    case v1::InitializerSpec::kNormal:
+      return absl::StrCat("normal, mean ", initializer.normal().mean(), ", stddev ",
+                          initializer.normal().stddev());
+    case v1::InitializerSpec::kUniform:
+      return absl::StrCat("uniform from ", initializer.uniform().min(), " to ",
+                          initializer.uniform().max());
+    default:
+      return "";
+  }
+}
+
 ExportReport::Table TableReport(const worker::Model::Input& input,
                                 const v1::CheckpointTable& stored) {
   ExportReport::Table report;
@@ -136,8 +150,8 @@ ExportReport::Table TableReport(const worker::Model::Input& input,
   report.rows = stored.rows();
   report.dim = input.dim;
   report.unseen_value = worker::UnseenValue(stored.spec());
-  report.unseen_exact =
-      !stored.spec().initializer().has_normal() && !stored.spec().initializer().has_uniform();
+  report.unseen_drawn = Drawn(stored.spec().initializer());
+  report.unseen_exact = report.unseen_drawn.empty();
   return report;
 }
 

@@ -27,6 +27,7 @@ struct ExportReport {
     std::string file;          // empty: inlined
     float unseen_value = 0;    // the value for a key without a row ...
     bool unseen_exact = true;  // ... and whether the service gives the same
+    std::string unseen_drawn;  // what the service draws in its place; empty: unseen_exact
   };
   uint64_t step = 0;
   std::vector<Table> tables;  // the tables that the model reads, each once

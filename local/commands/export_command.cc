@@ -24,9 +24,12 @@ std::string ReportText(const ExportReport& report) {
   for (const ExportReport::Table& table : report.tables) {
     absl::StrAppend(&text, "  ", table.name, ": ", table.rows, " rows of ", table.dim, ", ",
                     table.file.empty() ? "inlined" : "in " + table.file, "; a key without a row ",
-                    "gives ", table.unseen_value,
-                    table.unseen_exact ? "" : ", the mean of what the service starts rows from",
-                    "\n");
+                    "gives ", table.unseen_value);
+    if (!table.unseen_exact) {
+      absl::StrAppend(&text, ", the mean, where the service draws each number (",
+                      table.unseen_drawn, ")");
+    }
+    text += "\n";
   }
   return text;
 }
@@ -43,7 +46,8 @@ nlohmann::json ReportJson(const ExportReport& report) {
                                 {"dim", table.dim},
                                 {"file", table.file},
                                 {"unseen_value", table.unseen_value},
-                                {"unseen_exact", table.unseen_exact}});
+                                {"unseen_exact", table.unseen_exact},
+                                {"unseen_drawn", table.unseen_drawn}});
   }
   return object;
 }
@@ -84,7 +88,9 @@ void AddExport(CLI::App& app, CommandContext& context) {
            A string's id is its 64-bit key (worker/onnx/README.md)
 Its outputs are `prediction` and, where labels are 0 and 1, `logit`, both [batch, 1].
 
-A key that has no row gives the mean of its table's initializer: what the service gives where that is a constant.
+A key that has no row, such as an id that was never trained, gives the mean of its table's initializer: what the service
+gives where that is a constant. Else the service draws its numbers from the key, so the two predict a little apart for
+such keys. The command says for each table how many rows there are, and what a key without one gives.
 Rows of a table with wire_type: bfloat16 are rounded to it, as they are for the service.
 
 A table with more than --inline-rows rows is written beside the file, for m.onnx as m.TABLE.safetensors, with the

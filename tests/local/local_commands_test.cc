@@ -596,7 +596,8 @@ TEST_F(LocalCommandsTest, ExportWritesAModelAndTheTablesThatAreTooLarge) {
   EXPECT_THAT(out_, HasSubstr("d3 float32 [batch, 1]"));
   EXPECT_THAT(out_, HasSubstr("prediction float32 [batch, 1]"));
   EXPECT_THAT(out_, HasSubstr("inlined; a key without a row gives 0\n"));
-  EXPECT_THAT(out_, HasSubstr("gives 0, the mean of what the service starts rows from\n"));
+  EXPECT_THAT(out_, HasSubstr("gives 0, the mean, where the service draws each number "
+                              "(normal, mean 0, stddev 0.01)\n"));
   const auto inlined_bytes = fs::file_size(file);
 
   ASSERT_EQ(Run({"export", checkpoint, "--output", file, "--inline-rows", "0", "--json"}), 0)
