@@ -27,8 +27,9 @@ int main(int argc, char** argv) {
     return std::move(report.warnings);
   };
   const auto app = tessera::client::NewTesseraApp(
-      context, {tessera::local::AddLocal, tessera::local::AddCheck, tessera::local::AddPredict,
-                tessera::local::AddExport, tessera::local::AddDevices});
+      context,
+      {tessera::local::AddLocal, tessera::local::AddCheck, tessera::local::AddPredict,
+       tessera::local::AddEvaluate, tessera::local::AddExport, tessera::local::AddDevices});
   return tessera::client::RunTessera(*app, context,
                                      std::vector<std::string>(argv + 1, argv + argc));
 }

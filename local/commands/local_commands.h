@@ -9,6 +9,7 @@ void AddLocal(CLI::App& app, client::CommandContext& context);
 void AddCheck(CLI::App& app, client::CommandContext& context);
 void AddDevices(CLI::App& app, client::CommandContext& context);
 void AddPredict(CLI::App& app, client::CommandContext& context);
+void AddEvaluate(CLI::App& app, client::CommandContext& context);
 void AddExport(CLI::App& app, client::CommandContext& context);
 
 }  // namespace tessera::local

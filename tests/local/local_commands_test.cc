@@ -20,7 +20,7 @@
 #include "local/cluster.h"
 #include "local/commands/local_commands.h"
 #include "local/commands/work_folder.h"
-#include "tests/paths.h"
+#include "tests/local/commands_testing.h"
 
 // The commands as a user types them, on clusters in this process.
 namespace tessera::local {
@@ -30,64 +30,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
-
-class LocalCommandsTest : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ =
-        fs::path(testing::TempDir()) /
-        (std::string("commands-") + testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    ASSERT_EQ(Run({"data", "generate", "--out", data_(), "--samples", "4000"}), 0) << err_;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  std::string data_() const { return folder_ / "data"; }
-  std::string job_() const { return SourcePath("deploy/jobs/quickstart.yaml"); }
-
-  int Run(const std::vector<std::string>& arguments) {
-    char* out = nullptr;
-    char* err = nullptr;
-    size_t out_size = 0, err_size = 0;
-    const std::unique_ptr<Channels> channels = NewNetworkChannels();
-    client::InterruptHandler interrupt;
-    client::CommandContext context;
-    context.channels = channels.get();
-    context.interrupt = &interrupt;
-    context.out = open_memstream(&out, &out_size);
-    context.err = open_memstream(&err, &err_size);
-    const auto app =
-        client::NewTesseraApp(context, {AddLocal, AddCheck, AddPredict, AddExport, AddDevices});
-    const int code = client::RunTessera(*app, context, arguments);
-    std::fclose(context.out);
-    std::fclose(context.err);
-    out_.assign(out, out_size);
-    err_.assign(err, err_size);
-    std::free(out);
-    std::free(err);
-    return code;
-  }
-  // A short job in this process; `more` follows.
-  int RunLocal(const std::string& work, std::vector<std::string> more,
-               const std::string& workers = "2") {
-    std::vector<std::string> arguments = {
-        "local", job_(),       "--data",       data_(), "--in-process",  "--workers",
-        workers, "--work-dir", folder_ / work, "--set", "train.epochs=2"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return Run(arguments);
-  }
-  // Of the last line of stdout.
-  nlohmann::json LastObject() const {
-    const std::string text = out_.substr(0, out_.size() - 1);
-    const size_t begin = text.rfind('\n');
-    return nlohmann::json::parse(begin == std::string::npos ? text : text.substr(begin + 1),
-                                 nullptr, false);
-  }
-
-  fs::path folder_;
-  std::string out_, err_;
-};
 
 // Pairs of a click and no click that the predictions order rightly; equal ones count half.
 double Auc(const std::vector<std::pair<double, double>>& label_and_prediction) {
@@ -174,6 +116,7 @@ TEST_F(LocalCommandsTest, LocalEndsWithOneObjectForScriptsAndPredictAgreesWithIt
                  "--set", "data.test.files=bad.csv"}),
             1);
   EXPECT_GT(fs::file_size(file), 500u);
+  EXPECT_THAT(out_, AllOf(HasSubstr("Failed (DataError)"), testing::Not(HasSubstr("output"))));
   EXPECT_EQ(Run({"predict", job_(), "--checkpoint", checkpoint, "--output", ""}), 2);
 
   // The same without the labels, as data is that is to be predicted.
