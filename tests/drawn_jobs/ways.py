@@ -193,14 +193,14 @@ def on_a_card(trial):
 
 
 def predictions(trial, *sets):
-    """The columns of what `tessera predict` writes: label and prediction, or those of each task."""
+    """The columns of what `tessera predict` writes: label and prediction, or those of each task. NaN: a label that a record lacks."""
     file = trial.folder / "predictions.csv"
     words = [word for value in sets for word in ("--set", value)]
     trial.tessera("predict", trial.file, "--checkpoint", trial.plain["checkpoint"], "--data", trial.shared.data(trial.job.data), "--output",
                   file, *words)
     with open(file, newline="") as lines:
         header, *rows = csv.reader(lines)
-    return {name: [float(row[i]) for row in rows] for i, name in enumerate(header)}
+    return {name: [float(row[i] or "nan") for row in rows] for i, name in enumerate(header)}
 
 
 def measured_again(trial, spec, result):
