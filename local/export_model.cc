@@ -151,7 +151,6 @@ ExportReport::Table TableReport(const worker::Model::Input& input,
   report.dim = input.dim;
   report.unseen_value = worker::UnseenValue(stored.spec());
   report.unseen_drawn = Drawn(stored.spec().initializer());
-  report.unseen_exact = report.unseen_drawn.empty();
   return report;
 }
 

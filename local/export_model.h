@@ -25,9 +25,8 @@ struct ExportReport {
     uint64_t rows = 0;
     uint32_t dim = 0;
     std::string file;          // empty: inlined
-    float unseen_value = 0;    // the value for a key without a row ...
-    bool unseen_exact = true;  // ... and whether the service gives the same
-    std::string unseen_drawn;  // what the service draws in its place; empty: unseen_exact
+    float unseen_value = 0;    // the value for a key without a row
+    std::string unseen_drawn;  // what the service draws in its place; empty: it gives the same
   };
   uint64_t step = 0;
   std::vector<Table> tables;  // the tables that the model reads, each once

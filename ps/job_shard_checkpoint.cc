@@ -56,7 +56,7 @@ class JobShard::Pace {
 };
 
 absl::Status JobShard::AwaitBarrier(uint64_t step, absl::Duration deadline) {
-  if (has_sync_) {
+  {
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(closed_);
     TESSERA_RETURN_IF_ERROR(

@@ -146,8 +146,9 @@ void AddEvaluate(CLI::App& app, CommandContext& context) {
   command->footer(
       R"(Reads the validation and test splits of the job, or what --split and --files name, and prints the metrics that the
 job says (evaluation.metrics; empty: those of its loss), of every task. They are the values that a job which trains
-measures: for the same checkpoint and files the same to the last bit (but rows that a table's expiry takes go as the
-checkpoint is cut, after the job measured its validation split). Nothing is trained, and the checkpoint stays as it is.
+measures: for the same checkpoint and files the same to the last bit, on the same kind of device with the same
+train.batch_size (but rows that a table's expiry takes go as the checkpoint is cut, after the job measured its
+validation split). Nothing is trained, and the checkpoint stays as it is.
 
 Labels are needed, and weights where the job has a column of them; `tessera predict` takes files without. How columns
 become inputs, and the loss, must be as in training. Bad records are left out up to data.max_bad_records.

@@ -25,7 +25,7 @@ std::string ReportText(const ExportReport& report) {
     absl::StrAppend(&text, "  ", table.name, ": ", table.rows, " rows of ", table.dim, ", ",
                     table.file.empty() ? "inlined" : "in " + table.file, "; a key without a row ",
                     "gives ", table.unseen_value);
-    if (!table.unseen_exact) {
+    if (!table.unseen_drawn.empty()) {
       absl::StrAppend(&text, ", the mean, where the service draws each number (",
                       table.unseen_drawn, ")");
     }
@@ -46,7 +46,7 @@ nlohmann::json ReportJson(const ExportReport& report) {
                                 {"dim", table.dim},
                                 {"file", table.file},
                                 {"unseen_value", table.unseen_value},
-                                {"unseen_exact", table.unseen_exact},
+                                {"unseen_exact", table.unseen_drawn.empty()},
                                 {"unseen_drawn", table.unseen_drawn}});
   }
   return object;

@@ -14,6 +14,7 @@
 #include "common/status_macros.h"
 #include "local/check.h"
 #include "local/commands/local_commands.h"
+#include "local/commands/shown_run.h"
 #include "local/commands/work_folder.h"
 #include "local/local_run.h"
 #include "local/truth.h"
@@ -164,42 +165,22 @@ void Run(const Local& local, CommandContext& context) {
   absl::StatusOr<Prepared> prepared = Prepare(local);
   if (!prepared.ok()) return context.Fail(prepared.status());
   const ClusterOptions& cluster = prepared->run.cluster;
-  // Guards `display`, which this thread and the cluster's threads share.
-  absl::Mutex mu;
-  client::ProgressDisplay display(client::DisplayOn(context.err));
-  const Say say = [&](const std::string& text) {
-    absl::MutexLock lock(&mu);
-    display.Say(text);
-  };
-  for (const std::string& warning : prepared->warnings) say(absl::StrCat("warning: ", warning));
-  say(absl::StrCat("starting 1 master, ", local.ps, " ps, ", local.workers,
-                   local.workers == 1 ? " worker" : " workers",
-                   local.in_process ? " in this process" : " as separate processes",
-                   "; folder: ", cluster.work_folder));
-  prepared->run.cluster.say = say;
-  prepared->run.on_status = [&](const v1::JobStatus& status) {
-    absl::MutexLock lock(&mu);
-    display.Show(status);
-  };
-  LocalRun run(prepared->run);
-  absl::StatusOr<v1::JobStatus> status = absl::UnknownError("");
-  {
-    const auto interrupt = context.interrupt->Set([&run] { run.Cancel(); });
-    status = run.Run();
-  }
-  if (!status.ok()) {
-    context.Fail(status.status());
-    if (run.cancelled()) context.exit_code = client::kExitInterrupted;
-    return;
-  }
+  ShownRun shown(context);
+  for (const std::string& warning : prepared->warnings)
+    shown.Say(absl::StrCat("warning: ", warning));
+  shown.Say(absl::StrCat("starting 1 master, ", local.ps, " ps, ", local.workers,
+                         local.workers == 1 ? " worker" : " workers",
+                         local.in_process ? " in this process" : " as separate processes",
+                         "; folder: ", cluster.work_folder));
+  const std::optional<v1::JobStatus> status = shown.Run(prepared->run);
+  if (!status.has_value()) return;
   const absl::StatusOr<std::string> curves = WriteCurves(cluster.work_folder, *status);
-  if (!curves.ok()) say(absl::StrCat("no curves: ", curves.status().message()));
+  if (!curves.ok()) shown.Say(absl::StrCat("no curves: ", curves.status().message()));
   if (local.output.json()) {
     context.Print(ResultJson(*prepared, *status, curves.value_or("")));
   } else {
     context.Print(ResultText(local, *prepared, *status, curves.value_or("")));
   }
-  context.exit_code = run.cancelled() ? client::kExitInterrupted : client::ExitCodeOf(*status);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "common/job/validate.h"
 #include "common/status_macros.h"
+#include "local/commands/shown_run.h"
 #include "local/commands/work_folder.h"
 
 namespace tessera::local {
@@ -45,39 +46,21 @@ void ModelRun::Add(CLI::App& command) {
 
 std::optional<v1::JobStatus> RunModel(const ModelRun& model, CommandContext& context,
                                       const PrepareModelRun& prepare) {
-  const auto fail = [&context](const absl::Status& status) {
-    context.Fail(status);
-    return std::nullopt;
-  };
   const absl::StatusOr<TemporaryFolder> folder = TemporaryFolder::Make();
-  if (!folder.ok()) return fail(folder.status());
-  absl::StatusOr<LocalRun::Options> options = OptionsOf(model, folder->path(), prepare);
-  if (!options.ok()) return fail(options.status());
-  absl::Mutex mu;
-  client::ProgressDisplay display(client::DisplayOn(context.err));
-  options->cluster.say = [&](const std::string& text) {
-    absl::MutexLock lock(&mu);
-    display.Say(text);
-  };
-  options->on_status = [&](const v1::JobStatus& status) {
-    absl::MutexLock lock(&mu);
-    display.Show(status);
-  };
-  LocalRun run(*options);
-  absl::StatusOr<v1::JobStatus> status = absl::UnknownError("");
-  {
-    const auto interrupt = context.interrupt->Set([&run] { run.Cancel(); });
-    status = run.Run();
-  }
-  if (!status.ok()) {
-    context.Fail(status.status());
-    if (run.cancelled()) context.exit_code = client::kExitInterrupted;
+  if (!folder.ok()) {
+    context.Fail(folder.status());
     return std::nullopt;
   }
-  context.exit_code = run.cancelled() ? client::kExitInterrupted : client::ExitCodeOf(*status);
+  absl::StatusOr<LocalRun::Options> options = OptionsOf(model, folder->path(), prepare);
+  if (!options.ok()) {
+    context.Fail(options.status());
+    return std::nullopt;
+  }
+  std::optional<v1::JobStatus> status = ShownRun(context).Run(*std::move(options));
+  if (!status.has_value()) return std::nullopt;
   // Names the checkpoint itself: the link to it goes with the temporary folder.
   status->set_checkpoint(model.checkpoint);
-  return *std::move(status);
+  return status;
 }
 
 }  // namespace tessera::local
