@@ -263,7 +263,7 @@ TEST(SummaryText, NamesNoOutputOfAPredictionThatFailed) {
 }
 
 // Both are of the checkpoint's step and epoch.
-TEST(ProgressDisplayTest, ShowsEverySplitOfAJobThatEvaluates) {
+TEST(ProgressDisplay, ShowsEverySplitOfAJobThatEvaluates) {
   Capture out;
   ProgressDisplay::Options options;
   options.out = out.file();
