@@ -1,6 +1,7 @@
 #include "ps/evictor.h"
 
 #include <atomic>
+#include <memory>
 
 #include "absl/time/clock.h"
 #include "tests/ps/table_tier_testing.h"
@@ -14,8 +15,9 @@ constexpr uint64_t kKeptFree = 64 * kMiB;
 // A budget of a process whose resident size is what a test says.
 class EvictorTest : public TableTierTest {
  protected:
+  // The evictor asks until the base class ends it, when this one is gone.
   EvictorTest() {
-    resident_ = [this] { return now_resident_.load(); };
+    resident_ = [now = now_resident_] { return now->load(); };
   }
   // In 10 s at most. What was measured while a test changed something may be still on its way down.
   bool AwaitOthers(uint64_t bytes) const {
@@ -28,13 +30,14 @@ class EvictorTest : public TableTierTest {
     return is_near();
   }
 
-  std::atomic<uint64_t> now_resident_ = 300 * kMiB;
+  const std::shared_ptr<std::atomic<uint64_t>> now_resident_ =
+      std::make_shared<std::atomic<uint64_t>>(300 * kMiB);
 };
 
 TEST_F(EvictorTest, WhatIsResidentBesideRowsCountsAgainstTheBudget) {
   Open(1600 * kMiB);
   EXPECT_TRUE(AwaitOthers(300 * kMiB + kKeptFree)) << budget_->others();
-  now_resident_ = 400 * kMiB;
+  *now_resident_ = 400 * kMiB;
   EXPECT_TRUE(AwaitOthers(400 * kMiB + kKeptFree)) << budget_->others();
 }
 
@@ -47,11 +50,11 @@ TEST_F(EvictorTest, PagesThatRowsHaveLeftAreNotBesideThem) {
   EXPECT_EQ(pages, tier_->row_bytes());
   EXPECT_EQ(budget_->pages(), pages);
   const uint64_t overhead = tier_->held_bytes() - pages;
-  now_resident_ = 300 * kMiB + tier_->held_bytes();
+  *now_resident_ = 300 * kMiB + tier_->held_bytes();
   EXPECT_TRUE(AwaitOthers(300 * kMiB + kKeptFree + overhead)) << budget_->others();
   EvictAll();
   EXPECT_EQ(tier_->page_bytes(), pages);
-  now_resident_ = 300 * kMiB + tier_->held_bytes();
+  *now_resident_ = 300 * kMiB + tier_->held_bytes();
   EXPECT_TRUE(AwaitOthers(300 * kMiB + kKeptFree + overhead)) << budget_->others();
 }
 
