@@ -73,6 +73,11 @@ class RowLimitTest : public testing::Test {
     }
     return rows;
   }
+  // Until there is no room for one more.
+  static uint64_t FillToTheLast(JobShard& shard, RowLimit& limit) {
+    Fill(shard, limit);
+    return Fill(shard, limit, 1);
+  }
   static absl::Status Push(JobShard& shard, uint64_t sequence, const std::vector<uint64_t>& keys) {
     return shard.Push(
         CallOf(PushOf(0, sequence, {{0, keys, std::vector<float>(keys.size() * kDim, 1)}})));
@@ -194,7 +199,7 @@ TEST_F(RowLimitTest, RefusesRowsThatDoNotFitAndChangesNothing) {
 TEST_F(RowLimitTest, PushesOfRowsThatAreThereGoOnAndOthersAreRefusedWhole) {
   const auto limit = Limit();
   const auto shard = Open(AsyncJob(), limit.get());
-  const uint64_t full = Fill(*shard, *limit, 1);
+  const uint64_t full = FillToTheLast(*shard, *limit);
   ASSERT_OK(Push(*shard, 0, Keys(0)));
   EXPECT_EQ(Value(*shard, 7), -1);
   std::vector<uint64_t> keys = Keys(0);
@@ -213,7 +218,7 @@ TEST_F(RowLimitTest, KeysThatGetNoRowNeedNoRoom) {
   job.mutable_tables(1)->mutable_spec()->mutable_admission()->set_probability(1e-9);
   const auto limit = Limit();
   const auto shard = Open(job, limit.get());
-  Fill(*shard, *limit, 1);
+  FillToTheLast(*shard, *limit);
   EXPECT_OK(Pull(*shard, Keys(0), /*read_only=*/false, /*table=*/1));
   EXPECT_OK(shard->Push(CallOf(PushOf(0, 0, {{1, Keys(0), std::vector<float>(kBatch * kDim)}}))));
 }
