@@ -22,7 +22,7 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       watch_(static_cast<uint32_t>(options_.workers.size()),
              MaxLeadOf(record->status().spec().consistency()), now.monotonic),
       partition_count_(options_.partitions),
-      replicas_(jobs, record, &options_.ps, [this](uint32_t part) { return lost_.contains(part); }),
+      replicas_(jobs, record, &options_.ps, [this](uint32_t part) { return lost_.Contains(part); }),
       split_counts_(static_cast<uint32_t>(options_.workers.size())),
       last_checkpoint_at_(now.monotonic),
       predictions_(static_cast<uint32_t>(options_.workers.size())) {
@@ -34,10 +34,7 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
 
 bool JobRun::Uses(uint64_t incarnation) const {
   return Among(options_.ps, incarnation) || Among(options_.workers, incarnation) ||
-         std::any_of(lost_.begin(), lost_.end(), [incarnation](const auto& lost) {
-           return lost.second.back.incarnation == incarnation ||
-                  lost.second.returned.incarnation == incarnation;
-         });
+         lost_.Knows(incarnation);
 }
 
 std::optional<Work> JobRun::TakeAction(Lane lane) {
@@ -74,7 +71,7 @@ void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   }
   if (lane == Lane::kAside) return replicas_.OnTold(result.status, now);
   if (lane == Lane::kBackground) return OnWritten(result, now);
-  if (recovering_.has_value()) return OnRecovered(*std::exchange(recovering_, {}), result, now);
+  if (lost_.asking()) return OnRecovered(result, now);
   switch (phase_) {
     case Phase::kFinding:
       return OnFound(std::move(result), now);
@@ -202,7 +199,7 @@ std::vector<SlowProcesses::Process> JobRun::Paces(absl::Duration now) const {
   std::vector<SlowProcesses::Process> paces = slow_.All(now);
   // The figures of a lost process are those of the time before.
   std::set<std::string> lost;
-  for (const auto& [part, unused] : lost_) lost.insert(options_.ps[part].name);
+  for (const auto& [part, unused] : lost_.places()) lost.insert(options_.ps[part].name);
   for (const auto& [rank, unused] : watch_.vacant()) lost.insert(options_.workers[rank].name);
   std::erase_if(paces, [&lost](const auto& process) { return lost.contains(process.name); });
   return paces;

@@ -16,6 +16,7 @@
 #include "master/counts.h"
 #include "master/evaluation_round.h"
 #include "master/job_table.h"
+#include "master/lost_ps.h"
 #include "master/membership.h"
 #include "master/now.h"
 #include "master/prediction_parts.h"
@@ -265,11 +266,6 @@ class JobRun {
     uint64_t step = 0;
     uint64_t next_push = 0;  // in the checkpoint's position
   };
-  struct Recovering {
-    uint32_t part = 0;
-    uint64_t incarnation = 0;
-    std::optional<Origin> alone;  // the ps returns to this
-  };
   // The run trains: it neither predicts nor evaluates, nor takes the last measures of a finished
   // training.
   bool Trains() const;
@@ -286,7 +282,9 @@ class JobRun {
   void ReturnAlone(const Origin& origin, v1::OpenJobRequest& request) const;
   // At most so many steps have been pushed since `origin`.
   uint64_t StepsSince(const Origin& origin) const;
-  void OnRecovered(const Recovering& asked, const ActionResult& result, const Now& now);
+  void OnRecovered(const ActionResult& result, const Now& now);
+  // The part's place is taken; `lost` is what it was.
+  void OnBack(uint32_t part, const LostPs::Place& lost, const Now& now);
   void TickLost(const Now& now);
   // The job is to have copies of its ps's rows, and may have them now.
   bool Replicates() const;
@@ -402,20 +400,8 @@ class JobRun {
   // generations begin at (empty: none).
   std::optional<std::string> log_origin_;
 
-  struct Lost {
-    absl::Duration since;
-    RunNode back;              // the ps that joined; incarnation 0: none yet
-    absl::Duration asks_from;  // not before this `back` is told to recover, or told again
-    bool asks = false;
-    bool log_gone = false;  // `back` has said that it has no usable log
-    bool replaces = false;  // `back` had a copy, and takes the lost ps's place
-    uint64_t pair = 0;      // of the lost ps and `back`
-    RunNode returned;       // the lost ps has joined again meanwhile; incarnation 0: it has not
-    // Steps counted as lost with the ps, since it was told to return alone.
-    std::optional<uint64_t> lost_steps = std::nullopt;
-  };
-  std::map<uint32_t, Lost> lost_;         // by part
-  std::optional<Recovering> recovering_;  // by the action under way
+  LostPs lost_;
+  std::optional<Origin> returns_to_;  // who is asked to take up a lost ps's rows returns to this
   Replicas replicas_;
   // A checkpoint failed at its barrier and is to be tried again: a ps was away, or it is the job's
   // last checkpoint and the disk failed.

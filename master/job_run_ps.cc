@@ -36,31 +36,10 @@ bool JobRun::Unsaved() const { return from_memory_ && origin_.folder.empty(); }
 bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
   if (end_.has_value() || !opened_) return false;
   if (!ComesBackByLog() && (move_.has_value() || !PartialOrigin().has_value())) return false;
-  for (auto& [part, lost] : lost_) {
-    if (lost.back.incarnation != incarnation) continue;
-    lost.back = std::exchange(lost.returned, RunNode());
-    lost.asks = lost.back.incarnation != 0;
-    lost.asks_from = now.monotonic;
-    lost.log_gone = false;
-    lost.replaces = false;
-    lost.since = now.monotonic;
-    return true;
-  }
-  for (auto& [part, lost] : lost_) {
-    if (lost.returned.incarnation != incarnation) continue;
-    lost.returned = RunNode();
-    return true;
-  }
+  if (lost_.LoseAgain(incarnation, now.monotonic)) return true;
   for (uint32_t part = 0; part < options_.ps.size(); ++part) {
     if (options_.ps[part].incarnation != incarnation) continue;
-    Lost& lost = lost_[part];
-    lost = {.since = now.monotonic, .back = {}, .asks_from = {}, .returned = {}};
-    if (const std::optional<Replicas::Replica> replica = replicas_.Take(part, now)) {
-      lost.back = replica->node;
-      lost.pair = replica->pair;
-      lost.asks = lost.replaces = true;
-      lost.asks_from = now.monotonic;
-    }
+    lost_.Lose(part, replicas_.Take(part, now), now.monotonic);
     leaving_.reset();
     if (writing_.has_value()) writing_->ps_lost = true;
     return true;
@@ -72,48 +51,37 @@ void JobRun::PsJoined(const RunNode& ps, const Now& now) {
   for (uint32_t part = 0; part < options_.ps.size(); ++part) {
     const RunNode& before = options_.ps[part];
     if (before.name != ps.name || before.incarnation == ps.incarnation) continue;
-    if (lost_.contains(part) || end_.has_value() || AwaitPs(before.incarnation, now)) continue;
+    if (lost_.Contains(part) || end_.has_value() || AwaitPs(before.incarnation, now)) continue;
     // The ps was lost and joined again before this run had heard of the loss.
     return Restart("ProcessLost", absl::StrCat(ps.name, " lost (it has joined again)"), now);
   }
-  for (auto& [part, lost] : lost_) {
-    if (options_.ps[part].name != ps.name) continue;
-    if (lost.replaces) {
-      lost.returned = ps;
-      continue;
-    }
-    lost.back = ps;
-    lost.asks = true;
-    lost.asks_from = now.monotonic;
+  for (const auto& [part, unused] : lost_.places()) {
+    if (options_.ps[part].name == ps.name) lost_.Join(part, ps, now.monotonic);
   }
 }
 
 std::optional<Work> JobRun::TakeRecovery() {
-  for (auto& [part, lost] : lost_) {
-    if (!lost.asks) continue;
-    lost.asks = false;
-    recovering_ = {.part = part, .incarnation = lost.back.incarnation, .alone = std::nullopt};
-    v1::OpenJobRequest request = OpenRequest(part);
-    request.clear_take_over();
-    request.clear_move();
-    if (!ComesBackByLog() || lost.log_gone) recovering_->alone = PartialOrigin();
-    if (recovering_->alone.has_value()) {
-      ReturnAlone(*recovering_->alone, request);
-      // Counted before the ps is told, since the next master might never learn of it. The ps that
-      // was told before this one may have got pushes and died with them, so the larger count stays.
-      const uint64_t counted = lost.lost_steps.value_or(0);
-      lost.lost_steps = std::max(counted, StepsSince(*recovering_->alone));
-      status().set_lost_steps(status().lost_steps() + *lost.lost_steps - counted);
-      jobs_->Touch(record_);
-    } else {
-      request.set_recover(true);
-      if (Unsaved()) request.set_checkpoint(*log_origin_);
-    }
-    OpenPs open;
-    open.calls.emplace_back(lost.back, std::move(request));
-    return open;
+  const std::optional<uint32_t> part = lost_.Ask();
+  if (!part.has_value()) return std::nullopt;
+  const LostPs::Place& lost = lost_.places().at(*part);
+  v1::OpenJobRequest request = OpenRequest(*part);
+  request.clear_take_over();
+  request.clear_move();
+  returns_to_ = std::nullopt;
+  if (!ComesBackByLog() || lost.log_gone) returns_to_ = PartialOrigin();
+  if (returns_to_.has_value()) {
+    ReturnAlone(*returns_to_, request);
+    // Counted before the ps is told, since the next master might never learn of it.
+    const uint64_t more = lost_.CountSteps(*part, StepsSince(*returns_to_));
+    status().set_lost_steps(status().lost_steps() + more);
+    jobs_->Touch(record_);
+  } else {
+    request.set_recover(true);
+    if (Unsaved()) request.set_checkpoint(*log_origin_);
   }
-  return std::nullopt;
+  OpenPs open;
+  open.calls.emplace_back(lost.back, std::move(request));
+  return open;
 }
 
 uint64_t JobRun::StepsSince(const Origin& origin) const {
@@ -144,53 +112,48 @@ void JobRun::ReturnAlone(const Origin& origin, v1::OpenJobRequest& request) cons
   }
 }
 
-void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, const Now& now) {
-  const uint32_t part = asked.part;
-  const auto found = lost_.find(part);
-  if (found == lost_.end()) return;
-  Lost& lost = found->second;
-  // That ps is gone again, or another one is to take the place.
-  if (lost.back.incarnation != asked.incarnation) return;
-  const std::string& name = options_.ps[part].name;
+void JobRun::OnRecovered(const ActionResult& result, const Now& now) {
+  const std::optional<uint32_t> part = lost_.Answered();
+  if (!part.has_value()) return;
+  const LostPs::Place& lost = lost_.places().at(*part);
+  const std::string& name = options_.ps[*part].name;
   if (absl::IsUnavailable(result.status) || absl::IsDeadlineExceeded(result.status) ||
       absl::IsCancelled(result.status)) {
-    lost.asks_from = now.monotonic + kBetweenTries;
-    return;
+    return lost_.AskAt(*part, now.monotonic + kBetweenTries);
   }
   if (!result.status.ok() && lost.replaces) {
-    // No worker has called the replacement, so the lost ps, if it returns with its log, has all
+    // No worker has called the follower, so the lost ps, if it returns with its log, has all
     // acknowledged pushes.
     jobs_->AddEvent(
         record_,
         absl::StrCat(lost.back.name, " cannot take ", name, "'s place: ", result.status.message()),
         now.wall);
-    lost.replaces = false;
-    lost.back = std::exchange(lost.returned, RunNode());
-    lost.asks = lost.back.incarnation != 0;
-    lost.asks_from = now.monotonic;
-    return;
+    return lost_.DropFollower(*part, now.monotonic);
   }
   const bool no_log = absl::IsFailedPrecondition(result.status) || absl::IsDataLoss(result.status);
-  if (no_log && !asked.alone.has_value() && PartialOrigin().has_value()) {
+  if (no_log && !returns_to_.has_value() && PartialOrigin().has_value()) {
     jobs_->AddEvent(record_, absl::StrCat(name, ": ", result.status.message()), now.wall);
-    lost.log_gone = true;
-    lost.asks = true;
-    return;
+    return lost_.AskWithoutLog(*part);
   }
   if (!result.status.ok()) {
     // All ps go back to the checkpoint: no steps are lost on one alone.
-    status().set_lost_steps(status().lost_steps() - lost.lost_steps.value_or(0));
+    status().set_lost_steps(status().lost_steps() - lost.steps.value_or(0));
     return Restart("PsFailed",
                    absl::StrCat(name, " cannot take up the job: ", result.status.message()), now);
   }
+  OnBack(*part, lost_.Take(*part), now);
+}
+
+void JobRun::OnBack(uint32_t part, const LostPs::Place& lost, const Now& now) {
+  const std::string name = options_.ps[part].name;
   ++options_.counts->ps_recoveries;
   // `async` logs are in the operating system's cache, not yet on the disk.
   std::string has = spec().recovery().push_log() == v1::RecoverySpec::FSYNC
                         ? "all that was pushed"
                         : "all that was pushed, unless its machine went down";
-  if (asked.alone.has_value()) {
-    has = absl::StrCat("the rows of ", asked.alone->folder, "; what was pushed to it since, in ",
-                       lost.lost_steps.value_or(0), " steps at most, is lost");
+  if (returns_to_.has_value()) {
+    has = absl::StrCat("the rows of ", returns_to_->folder, "; what was pushed to it since, in ",
+                       lost.steps.value_or(0), " steps at most, is lost");
   }
   const double seconds = absl::ToDoubleSeconds(now.monotonic - lost.since);
   jobs_->AddEvent(record_,
@@ -208,7 +171,7 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
         now.wall);
     PutMoveOff();
   }
-  options_.ps[part] = std::move(lost.back);
+  options_.ps[part] = lost.back;
   for (v1::NodeStatus& node : *status().mutable_nodes()) {
     if (node.kind() == v1::PS && node.rank() == part) {
       node.set_name(options_.ps[part].name);
@@ -217,7 +180,6 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
     }
   }
   jobs_->Touch(record_);
-  lost_.erase(found);
   // The cut that waits names the lost ps: makes it anew.
   if (actions_.Wants<CutCheckpoint>(Lane::kForeground)) {
     actions_.TakeBack(Lane::kForeground);
@@ -227,18 +189,14 @@ void JobRun::OnRecovered(const Recovering& asked, const ActionResult& result, co
 }
 
 void JobRun::TickLost(const Now& now) {
-  for (auto& [part, lost] : lost_) {
-    if (lost.back.incarnation == 0 && now.monotonic - lost.since > options_.ps_patience) {
-      const std::string why = absl::StrCat(options_.ps[part].name, " has not come back",
-                                           Logged() ? " with its push log" : "", " in ",
-                                           absl::FormatDuration(options_.ps_patience));
-      jobs_->AddEvent(record_, why, now.wall);
-      return Restart("ProcessLost", why, now);
-    }
-    const bool asked = recovering_.has_value() && recovering_->part == part;
-    const bool idle = lost.back.incarnation != 0 && !asked;
-    if (idle && now.monotonic >= lost.asks_from) lost.asks = true;
+  if (const auto part = lost_.Overdue(options_.ps_patience, now.monotonic)) {
+    const std::string why = absl::StrCat(options_.ps[*part].name, " has not come back",
+                                         Logged() ? " with its push log" : "", " in ",
+                                         absl::FormatDuration(options_.ps_patience));
+    jobs_->AddEvent(record_, why, now.wall);
+    return Restart("ProcessLost", why, now);
   }
+  lost_.Tick(now.monotonic);
   if (!cut_again_.has_value() || !lost_.empty() || now.monotonic < cut_again_->at) return;
   if (!actions_.WantsAny(Lane::kForeground) && !writing_.has_value()) BeginCheckpoint(now);
 }

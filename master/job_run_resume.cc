@@ -41,7 +41,7 @@ v1::RunState JobRun::State() const {
   for (const auto& [incarnation, node] : moved_to_) {
     *state.add_moved_to() = master::ToProto(node);
   }
-  for (const auto& [part, lost] : lost_) {
+  for (const auto& [part, lost] : lost_.places()) {
     if (!lost.replaces) continue;
     v1::RunFollower* const out = state.add_followers();
     out->set_part(part);

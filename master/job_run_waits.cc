@@ -51,7 +51,7 @@ std::vector<std::string> JobRun::Waits(const Now& now) const {
 }
 
 void JobRun::AddWaitsForLost(absl::Duration now, std::vector<std::string>& waits) const {
-  for (const auto& [part, lost] : lost_) {
+  for (const auto& [part, lost] : lost_.places()) {
     const bool back = lost.back.incarnation != 0;
     waits.push_back(absl::StrCat(
         "the job waits for ", options_.ps[part].name,
