@@ -15,6 +15,7 @@
 #include "ps/inline_pull.h"
 #include "ps/or_exhausted.h"
 #include "ps/partition_fetch.h"
+#include "ps/run_call.h"
 #include "ps/shared_calls.h"
 
 namespace tessera::ps {
@@ -32,67 +33,6 @@ constexpr absl::Duration kLongestRead = absl::Seconds(1);
 
 absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
   return context.IsCancelled() ? absl::CancelledError("the caller has hung up") : absl::OkStatus();
-}
-
-// Runs `work` as a task. It is handed a function from absl::Status that finishes the call, to be
-// called once, in this task or later. `observe` is told the status before the caller is.
-template <typename Work, typename Observe>
-grpc::ServerUnaryReactor* Run(Executor& executor, grpc::CallbackServerContext& context,
-                              uint64_t bytes, Observe observe, Work work,
-                              Executor::MayWait waits = Executor::MayWait::kNo) {
-  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
-  const auto finish = [reactor, observe = std::move(observe)](const absl::Status& status) {
-    observe(status);
-    reactor->Finish(ToGrpc(status));
-  };
-  const absl::Status queued = executor.Submit(
-      bytes, [finish, work = std::move(work)]() mutable { work(finish); }, waits);
-  if (!queued.ok()) finish(queued);
-  return reactor;
-}
-
-// As Run, for a `work` that is done when it returns: it returns absl::Status.
-template <typename Work, typename Observe>
-grpc::ServerUnaryReactor* RunAs(Executor& executor, grpc::CallbackServerContext& context,
-                                uint64_t bytes, Observe observe, Work work) {
-  return Run(executor, context, bytes, std::move(observe),
-             [work = std::move(work)](const auto& finish) mutable {
-               finish(OrExhausted("the call", work));
-             });
-}
-
-// As RunAs, for a call with a `ps_process`.
-template <typename Request, typename Work, typename Observe>
-grpc::ServerUnaryReactor* RunMeant(const ParameterService::Options& options,
-                                   grpc::CallbackServerContext& context, const Request* request,
-                                   Observe observe, Work work) {
-  return RunAs(*options.administration, context, request->ByteSizeLong(), std::move(observe),
-               [jobs = options.jobs, request, work = std::move(work)]() mutable -> absl::Status {
-                 TESSERA_RETURN_IF_ERROR(jobs->CheckMeant(request->ps_process()));
-                 return work();
-               });
-}
-
-// Finishes a call when a follower, too, has what the shard's push log has by now.
-template <typename Finish>
-void FinishReplicated(std::shared_ptr<JobShard> shard, const Finish& finish) {
-  JobShard& job = *shard;
-  job.AwaitFollower([finish, keep = std::move(shard)](const absl::Status& s) { finish(s); });
-}
-
-// Runs a call whose effect must be in the push log, and with a follower, before the call is
-// answered; `work` returns the shard.
-template <typename Work, typename Observe>
-grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServerContext& context,
-                                        uint64_t bytes, Observe observe, Work work) {
-  return Run(
-      executor, context, bytes, std::move(observe),
-      [work = std::move(work)](const auto& finish) mutable {
-        absl::StatusOr<std::shared_ptr<JobShard>> shard = OrExhausted("the call", work);
-        if (!shard.ok()) return finish(shard.status());
-        FinishReplicated(*std::move(shard), finish);
-      },
-      Executor::MayWait::kForDisk);
 }
 
 // RESOURCE_EXHAUSTED: no memory for the call.
@@ -245,16 +185,16 @@ grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* ParameterService::LookAhead(grpc::CallbackServerContext* context,
                                                       const grpc::ByteBuffer* request,
                                                       grpc::ByteBuffer* response) {
-  return RunAs(*options_.ahead, *context, request->Length(), Refusals("LookAhead"),
-               [=, this]() -> absl::Status {
-                 *response = grpc::ByteBuffer(nullptr, 0);  // LookAheadResponse has no fields
-                 TESSERA_RETURN_IF_ERROR(CheckCancelled(*context));
-                 TESSERA_ASSIGN_OR_RETURN(const PullCall call, Read(*request, ReadPull));
-                 const v1::CallHeader& header = call.request.header();
-                 TESSERA_ASSIGN_OR_RETURN(
-                     const auto shard, options_.jobs->Find(header.job_id(), header.generation()));
-                 return shard->LookAhead(call);
-               });
+  return Run(*options_.ahead, *context, request->Length(), Refusals("LookAhead"),
+             [=, this]() -> absl::Status {
+               *response = grpc::ByteBuffer(nullptr, 0);  // LookAheadResponse has no fields
+               TESSERA_RETURN_IF_ERROR(CheckCancelled(*context));
+               TESSERA_ASSIGN_OR_RETURN(const PullCall call, Read(*request, ReadPull));
+               const v1::CallHeader& header = call.request.header();
+               TESSERA_ASSIGN_OR_RETURN(const auto shard,
+                                        options_.jobs->Find(header.job_id(), header.generation()));
+               return shard->LookAhead(call);
+             });
 }
 
 grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* context,
@@ -308,13 +248,12 @@ grpc::ServerUnaryReactor* ParameterService::GetProgress(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* ParameterService::ShareMemory(grpc::CallbackServerContext* context,
                                                         const v1::ShareMemoryRequest* request,
                                                         v1::ShareMemoryResponse* response) {
-  return RunAs(*options_.administration, *context, request->ByteSizeLong(), Refusals("ShareMemory"),
-               [=, this]() -> absl::Status {
-                 TESSERA_ASSIGN_OR_RETURN(const uint64_t region,
-                                          options_.regions->Accept(*request));
-                 response->set_region(region);
-                 return absl::OkStatus();
-               });
+  return Run(*options_.administration, *context, request->ByteSizeLong(), Refusals("ShareMemory"),
+             [=, this]() -> absl::Status {
+               TESSERA_ASSIGN_OR_RETURN(const uint64_t region, options_.regions->Accept(*request));
+               response->set_region(region);
+               return absl::OkStatus();
+             });
 }
 
 grpc::ServerUnaryReactor* ParameterService::Assign(grpc::CallbackServerContext* context,
@@ -333,17 +272,19 @@ grpc::ServerUnaryReactor* ParameterService::Assign(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext* context,
                                                     const v1::OpenJobRequest* request,
                                                     v1::OpenJobResponse* response) {
-  return RunMeant(options_, *context, request, Refusals("OpenJob"), [=, this]() -> absl::Status {
-    if (!request->follow().empty()) return Follow(*request);
-    const auto keep_going = [context] { return CheckCancelled(*context); };
-    TESSERA_ASSIGN_OR_RETURN(const auto shard, options_.jobs->Open(*request, keep_going));
-    response->set_rows(shard->rows());
-    if (request->take_over() > 0) {
-      // In a task, because it takes time and nobody should wait for it.
-      options_.administration->Run([shard] { shard->FinishTakeOver(); });
-    }
-    return absl::OkStatus();
-  });
+  return RunMeant(*options_.administration, *options_.jobs, *context, request, Refusals("OpenJob"),
+                  [=, this]() -> absl::Status {
+                    if (!request->follow().empty()) return Follow(*request);
+                    const auto keep_going = [context] { return CheckCancelled(*context); };
+                    TESSERA_ASSIGN_OR_RETURN(const auto shard,
+                                             options_.jobs->Open(*request, keep_going));
+                    response->set_rows(shard->rows());
+                    if (request->take_over() > 0) {
+                      // In a task, because it takes time and nobody should wait for it.
+                      options_.administration->Run([shard] { shard->FinishTakeOver(); });
+                    }
+                    return absl::OkStatus();
+                  });
 }
 
 absl::Status ParameterService::Follow(const v1::OpenJobRequest& request) {
@@ -364,44 +305,44 @@ absl::Status ParameterService::Follow(const v1::OpenJobRequest& request) {
 grpc::ServerUnaryReactor* ParameterService::SetFollower(grpc::CallbackServerContext* context,
                                                         const v1::SetFollowerRequest* request,
                                                         v1::SetFollowerResponse*) {
-  return RunMeant(
-      options_, *context, request, Refusals("SetFollower"), [=, this]() -> absl::Status {
-        TESSERA_ASSIGN_OR_RETURN(const auto shard,
-                                 options_.jobs->Find(request->job_id(), request->generation()));
-        return shard->SetFollower(request->pair(), request->follower());
-      });
+  return RunMeant(*options_.administration, *options_.jobs, *context, request,
+                  Refusals("SetFollower"), [=, this]() -> absl::Status {
+                    TESSERA_ASSIGN_OR_RETURN(
+                        const auto shard,
+                        options_.jobs->Find(request->job_id(), request->generation()));
+                    return shard->SetFollower(request->pair(), request->follower());
+                  });
 }
 
 grpc::ServerUnaryReactor* ParameterService::ReadLog(grpc::CallbackServerContext* context,
                                                     const v1::ReadLogRequest* request,
                                                     v1::ReadLogResponse* response) {
-  return Run(*options_.requests, *context, request->ByteSizeLong(), Refusals("ReadLog"),
-             [=, this](const auto& finish) {
-               const auto read = [&]() -> absl::Status {
-                 TESSERA_ASSIGN_OR_RETURN(
-                     auto shard, options_.jobs->Find(request->job_id(), request->generation()));
-                 JobShard& job = *shard;
-                 job.ReadLog(
-                     *request, options_.clock->Monotonic() + kLongestRead,
-                     [=, keep = std::move(shard)](absl::StatusOr<v1::ReadLogResponse> records) {
-                       if (records.ok()) *response = *std::move(records);
-                       finish(records.status());
-                     });
-                 return absl::OkStatus();
-               };
-               // After an error nothing else finishes the call.
-               if (const absl::Status begun = OrExhausted("the call", read); !begun.ok()) {
-                 finish(begun);
-               }
-             });
+  return RunAsync(
+      *options_.requests, *context, request->ByteSizeLong(), Refusals("ReadLog"),
+      [=, this](const auto& finish) {
+        const auto read = [&]() -> absl::Status {
+          TESSERA_ASSIGN_OR_RETURN(auto shard,
+                                   options_.jobs->Find(request->job_id(), request->generation()));
+          JobShard& job = *shard;
+          job.ReadLog(*request, options_.clock->Monotonic() + kLongestRead,
+                      [=, keep = std::move(shard)](absl::StatusOr<v1::ReadLogResponse> records) {
+                        if (records.ok()) *response = *std::move(records);
+                        finish(records.status());
+                      });
+          return absl::OkStatus();
+        };
+        // After an error nothing else finishes the call.
+        if (const absl::Status begun = OrExhausted("the call", read); !begun.ok()) {
+          finish(begun);
+        }
+      });
 }
 
 grpc::ServerUnaryReactor* ParameterService::CloseJob(grpc::CallbackServerContext* context,
                                                      const v1::CloseJobRequest* request,
                                                      v1::CloseJobResponse*) {
-  return RunAs(
-      *options_.administration, *context, request->ByteSizeLong(), Refusals("CloseJob"),
-      [=, this] { return options_.jobs->Close(request->job_id(), request->generation()); });
+  return Run(*options_.administration, *context, request->ByteSizeLong(), Refusals("CloseJob"),
+             [=, this] { return options_.jobs->Close(request->job_id(), request->generation()); });
 }
 
 grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
@@ -433,49 +374,51 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
     TESSERA_ASSIGN_OR_RETURN(*response, shard->WriteCheckpoint(*request, deadline, keep_going));
     return shard;
   };
-  return Run(*options_.administration, *context, request->ByteSizeLong(), observe,
-             [=](const auto& finish) {
-               absl::StatusOr<std::shared_ptr<JobShard>> shard = OrExhausted("the call", work);
-               if (!shard.ok() || !JobShard::Writes(phase)) return finish(shard.status());
-               // Once it is committed, a follower's log is asked for what came after this cut.
-               FinishReplicated(*std::move(shard), finish);
-             });
+  return RunAsync(*options_.administration, *context, request->ByteSizeLong(), observe,
+                  [=](const auto& finish) {
+                    absl::StatusOr<std::shared_ptr<JobShard>> shard = OrExhausted("the call", work);
+                    if (!shard.ok() || !JobShard::Writes(phase)) return finish(shard.status());
+                    // Once it is committed, a follower's log is asked for what came after this cut.
+                    FinishReplicated(*std::move(shard), finish);
+                  });
 }
 
 grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext* context,
                                                      const v1::GetStatsRequest* request,
                                                      v1::StatsResponse* response) {
   Executor& executor = request->expiry_dry_run() ? *options_.administration : *options_.requests;
-  return RunAs(executor, *context, request->ByteSizeLong(), Refusals("GetStats"),
-               [=, this]() -> absl::Status {
-                 const Jobs& jobs = *options_.jobs;
-                 TESSERA_ASSIGN_OR_RETURN(const auto shard,
-                                          request->has_generation()
-                                              ? jobs.Find(request->job_id(), request->generation())
-                                              : jobs.Find(request->job_id()));
-                 *response = shard->Stats();
-                 return request->expiry_dry_run() ? shard->CountExpirable(*response)
-                                                  : absl::OkStatus();
-               });
+  return Run(executor, *context, request->ByteSizeLong(), Refusals("GetStats"),
+             [=, this]() -> absl::Status {
+               const Jobs& jobs = *options_.jobs;
+               TESSERA_ASSIGN_OR_RETURN(const auto shard,
+                                        request->has_generation()
+                                            ? jobs.Find(request->job_id(), request->generation())
+                                            : jobs.Find(request->job_id()));
+               *response = shard->Stats();
+               return request->expiry_dry_run() ? shard->CountExpirable(*response)
+                                                : absl::OkStatus();
+             });
 }
 
 grpc::ServerUnaryReactor* ParameterService::WeighPartitions(
     grpc::CallbackServerContext* context, const v1::WeighPartitionsRequest* request,
     v1::WeighPartitionsResponse* response) {
-  return RunMeant(
-      options_, *context, request, Refusals("WeighPartitions"), [=, this]() -> absl::Status {
-        TESSERA_ASSIGN_OR_RETURN(const auto shard,
-                                 options_.jobs->Find(request->job_id(), request->generation()));
-        *response = shard->WeighPartitions();
-        return absl::OkStatus();
-      });
+  return RunMeant(*options_.administration, *options_.jobs, *context, request,
+                  Refusals("WeighPartitions"), [=, this]() -> absl::Status {
+                    TESSERA_ASSIGN_OR_RETURN(
+                        const auto shard,
+                        options_.jobs->Find(request->job_id(), request->generation()));
+                    *response = shard->WeighPartitions();
+                    return absl::OkStatus();
+                  });
 }
 
 grpc::ServerUnaryReactor* ParameterService::FetchPartitions(
     grpc::CallbackServerContext* context, const v1::FetchPartitionsRequest* request,
     v1::FetchPartitionsResponse* response) {
   return RunMeant(
-      options_, *context, request, Refusals("FetchPartitions"), [=, this]() -> absl::Status {
+      *options_.administration, *options_.jobs, *context, request, Refusals("FetchPartitions"),
+      [=, this]() -> absl::Status {
         const v1::OpenJobRequest& open = request->open();
         if (request->drop()) {
           options_.jobs->DropStaged(open.job_id(), open.generation(), open.move());
