@@ -79,7 +79,7 @@ def guarded(net, name, shape):
 @rule(times=2)
 def linear(net, name, shape):
     units = net.draw.choice((1, 2, 5, 16))
-    net.add("linear", [name], (*shape[:-1], units), {"units": units, **net.draw.choice(({}, {}, {"bias": False}, {"gain": 0.5, "bias_value": 0.2}))})
+    net.add("linear", [name], (*shape[:-1], units), {"units": units, **net.draw.choice(({}, {}, {"bias": False}, {"init": "he_uniform", "gain": 0.5, "bias_value": 0.2}))})
 
 
 @rule()

@@ -21,6 +21,8 @@ def layers_of_a_network(draw):
         options["batch_norm"] = True
     if often(draw, 0.3):
         options["dropout"] = 0.2
+    if often(draw, 0.3):
+        options["init"] = draw.choice(("xavier_uniform", "he_normal", "lecun_uniform"))
     if often(draw, 0.4):
         options["activation"] = draw.choice(("dice", "elu", "gelu", "hard_sigmoid", "leaky_relu", "prelu", "selu", "sigmoid", "silu", "softplus",
                                              "tanh"))

@@ -448,7 +448,7 @@ TEST(CheckJob, ListsTheModelsOptionsAndLayers) {
   for (const worker::OptionValue& option : report->options) {
     EXPECT_TRUE(options.emplace(option.name, &option).second) << option.name << " is there twice";
   }
-  ASSERT_EQ(options.size(), 5u);
+  ASSERT_EQ(options.size(), 6u);
   EXPECT_TRUE(options.at("hidden")->is_set);
   EXPECT_EQ(options.at("hidden")->value.list_value().values(0).number_value(), 16);
   EXPECT_FALSE(options.at("activation")->is_set);
@@ -456,6 +456,7 @@ TEST(CheckJob, ListsTheModelsOptionsAndLayers) {
   EXPECT_EQ(options.at("linear_table")->value.string_value(), "linear");
   EXPECT_EQ(options.at("batch_norm")->value.kind_case(), google::protobuf::Value::kBoolValue);
   EXPECT_EQ(options.at("dropout")->value.number_value(), 0);
+  EXPECT_EQ(options.at("init")->value.string_value(), "xavier_normal");
   uint64_t floats = 0;
   for (const worker::Graph::Layer& layer : report->layers) floats += layer.trained_floats;
   EXPECT_EQ(floats, report->memory.dense_floats);

@@ -208,65 +208,6 @@ TEST(Zoo, LogisticRegressionSumsTheRowsAndTheBias) {
   }
 }
 
-TEST(Layers, StartAsTheirOptionsSay) {
-  v1::JobSpec spec = Job("layers", 1, 400);
-  const auto add = [&](const char* name, const char* op, std::vector<std::string> inputs,
-                       google::protobuf::Struct options) {
-    v1::LayerSpec& layer = *spec.mutable_model()->add_layers();
-    layer.set_name(name);
-    layer.set_op(op);
-    for (std::string& input : inputs) layer.add_inputs(std::move(input));
-    *layer.mutable_options() = std::move(options);
-  };
-  add("a", "linear", {"dense"},
-      Options().Set("units", 400.0).Set("gain", 0.5).Set("bias_value", 3.0));
-  add("b", "parameter", {}, Options().Set("shape", std::vector<int64_t>{400}).Set("stddev", 0.1));
-  add("c", "multiply", {"a", "b"}, {});
-  add("d", "linear", {"c"}, Options().Set("units", 1.0));
-  const std::unique_ptr<Model> model = MakeModel(spec);
-  ASSERT_NE(model, nullptr);
-  const Session session(*model);
-  const auto spread = [&](size_t parameter) {
-    const GraphParameter& of = model->graph().parameters()[parameter];
-    double squares = 0;
-    for (uint64_t i = 0; i < of.floats; ++i) {
-      squares += std::pow(session.trained[of.offset + i], 2);
-    }
-    return std::sqrt(squares / static_cast<double>(of.floats));
-  };
-  EXPECT_NEAR(spread(0), 0.5 * std::sqrt(2.0 / 800), 0.001);
-  const GraphParameter& bias = model->graph().parameters()[1];
-  for (uint64_t i = 0; i < bias.floats; ++i) EXPECT_EQ(session.trained[bias.offset + i], 3);
-  EXPECT_NEAR(spread(2), 0.1, 0.015);
-}
-
-TEST(Zoo, StartsFromXavierWeightsThatDependOnTheSeedAlone) {
-  v1::JobSpec spec = Job("dnn", 25, 0);
-  SetOptions(spec, Options().Set("hidden", std::vector<int64_t>{300}).Set("batch_norm", true));
-  const std::unique_ptr<Model> model = MakeModel(spec);
-  Session session(*model);
-  const GraphParameter& weight = model->graph().parameters()[0];
-  ASSERT_EQ(weight.name, "mlp/1/linear/weight");
-  ASSERT_EQ(weight.spec.shape, (std::vector<int64_t>{300, 100}));
-  double sum = 0, squares = 0;
-  for (uint64_t i = 0; i < weight.floats; ++i) {
-    sum += session.trained[i];
-    squares += session.trained[i] * session.trained[i];
-  }
-  const double n = static_cast<double>(weight.floats);
-  EXPECT_NEAR(sum / n, 0, 4 * std::sqrt(2.0 / 400 / n));
-  EXPECT_NEAR(squares / n, 2.0 / 400, 0.05 * 2.0 / 400);
-  // Bias 0, BatchNormalization weight 1 and bias 0, running mean 0 and variance 1.
-  EXPECT_EQ(session.trained[30000], 0);
-  EXPECT_EQ(session.trained[30300], 1);
-  EXPECT_EQ(session.trained[30600], 0);
-  EXPECT_EQ(session.statistics[0], 0);
-  EXPECT_EQ(session.statistics[300], 1);
-  EXPECT_EQ(Session(*MakeModel(spec)).trained, session.trained);
-  spec.set_seed(12);
-  EXPECT_NE(Session(*MakeModel(spec)).trained, session.trained);
-}
-
 TEST(Zoo, SaysWhatABehaviourLacks) {
   v1::JobSpec spec = TinyJob("din");
   auto& fields = *spec.mutable_model()->mutable_options()->mutable_fields();

@@ -34,16 +34,20 @@ absl::Status CheckFields(const v1::ModelSpec& model) {
 }
 
 void Fill(const GraphParameter& parameter, uint64_t seed, absl::Span<float> values) {
-  const Initializer& initializer = parameter.spec.initializer;
-  if (initializer.kind == Initializer::Kind::kConstant) {
-    std::fill(values.begin(), values.end(), initializer.value);
-    return;
-  }
+  const auto [kind, value] = parameter.spec.initializer;
   const uint64_t key = StreamKey(RandomFor::kInitialDense, seed, NameHash(parameter.name));
-  const auto deviation =
-      initializer.value * static_cast<float>(std::sqrt(
-                              2.0 / static_cast<double>(initializer.fan_in + initializer.fan_out)));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = deviation * RandomNormal(key, i);
+  switch (kind) {
+    case Initializer::Kind::kConstant:
+      std::fill(values.begin(), values.end(), value);
+      return;
+    case Initializer::Kind::kNormal:
+      for (size_t i = 0; i < values.size(); ++i) values[i] = value * RandomNormal(key, i);
+      return;
+    case Initializer::Kind::kUniform:
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = value * (2 * RandomUniform(key, i) - 1);
+      return;
+  }
 }
 
 Precision PrecisionOf(v1::TrainSpec::Precision precision) {

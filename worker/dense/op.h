@@ -10,21 +10,12 @@
 #include "absl/types/span.h"
 #include "common/task_pool.h"
 #include "cuda/stream.h"
+#include "worker/dense/initializer.h"
 #include "worker/dense/options.h"
 #include "worker/dense/precision.h"
 #include "worker/dense/shape.h"
 
 namespace tessera::worker {
-
-// How a parameter starts.
-struct Initializer {
-  enum class Kind { kConstant, kXavierNormal };
-  Kind kind = Kind::kConstant;
-  float value = 0;  // kConstant: every number; kXavierNormal: a factor
-  // kXavierNormal: value * N(0, 2 / (fan_in + fan_out)) (Glorot, Bengio 2010).
-  int64_t fan_in = 0;
-  int64_t fan_out = 0;
-};
 
 struct ParameterSpec {
   std::string name;            // within the node: "weight", "bias"

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/tasks.h"
+#include "worker/dense/initializer.h"
 #include "worker/dense/layers.h"
 #include "worker/dense/ops/ops.h"
 
@@ -69,8 +70,7 @@ Tensor ModelParts::Linear() {
     parts.push_back(inputs_.dense_width > 0 ? sum : graph_.Add("linear/bias", "Bias", {sum}));
   }
   if (inputs_.dense_width > 0) {
-    parts.push_back(graph_.Add("linear/dense", "Gemm", {graph_.Find(kDenseInput)},
-                               Options().Set("units", 1.0)));
+    parts.push_back(Linear("linear/dense", graph_.Find(kDenseInput), 1));
   }
   return parts.size() == 1 ? parts[0] : graph_.Add("linear/logit", "Add", parts);
 }
@@ -162,8 +162,10 @@ ModelParts::MlpShape ModelParts::ReadMlp(MlpShape shape) {
 }
 
 Tensor ModelParts::Linear(const std::string& name, Tensor x, int64_t units, bool bias) {
-  return graph_.Add(name, "Gemm", {x},
-                    Options().Set("units", static_cast<double>(units)).Set("bias", bias));
+  if (!init_) init_ = WeightInit::ReadScheme(options_);
+  return graph_.Add(
+      name, "Gemm", {x},
+      Options().Set("units", static_cast<double>(units)).Set("bias", bias).Set("init", *init_));
 }
 
 Tensor ModelParts::Drop(const std::string& layer, Tensor x, double dropout) {

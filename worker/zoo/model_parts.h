@@ -59,6 +59,7 @@ class ModelParts {
   // The parts of a hidden layer after its Gemm.
   Tensor Activate(const std::string& layer, Tensor x, const MlpShape& shape);
   Tensor Drop(const std::string& layer, Tensor x, double dropout);
+  // A Gemm; its weights start as the option init says (xavier_normal, see WeightInit).
   Tensor Linear(const std::string& name, Tensor x, int64_t units, bool bias = true);
   // Hidden layers and a Gemm to [batch, 1], named mlp/...; options those of ReadMlp.
   Tensor Mlp(Tensor input);
@@ -119,6 +120,7 @@ class ModelParts {
   OptionReader& options_;
   GraphBuilder& graph_;
   std::optional<std::string> linear_table_;
+  std::optional<std::string> init_;
   std::set<std::string> taken_tables_;
 };
 

@@ -25,7 +25,7 @@ class BatchNormalization final : public Op {
       : width_(shape.last()), momentum_(momentum), epsilon_(epsilon) {
     outputs_ = {shape};
     const auto constant = [](float value) {
-      return Initializer{Initializer::Kind::kConstant, value, 0, 0};
+      return Initializer{Initializer::Kind::kConstant, value};
     };
     parameters_ = {{"weight", {shape.last()}, constant(1)},
                    {"bias", {shape.last()}, constant(0)},

@@ -21,7 +21,7 @@ namespace {
 // the whole of a large batch.
 class Bilinear final : public Op {
  public:
-  Bilinear(const Shape& a, const Shape& b, int64_t units, bool bias)
+  Bilinear(const Shape& a, const Shape& b, int64_t units, bool bias, const WeightInit& init)
       : m_(static_cast<size_t>(a.last())),
         n_(static_cast<size_t>(b.last())),
         units_(static_cast<size_t>(units)),
@@ -30,9 +30,7 @@ class Bilinear final : public Op {
     Shape output = a;
     output.set_dim(a.rank() - 1, units);
     outputs_ = {output};
-    parameters_ = {{"weight",
-                    {units, a.last(), b.last()},
-                    {Initializer::Kind::kXavierNormal, 1, a.last() * b.last(), units}}};
+    parameters_ = {{"weight", {units, a.last(), b.last()}, init.For(a.last() * b.last(), units)}};
     if (bias) parameters_.push_back({"bias", {units}, {}});
   }
 
@@ -172,6 +170,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewBilinear(absl::Span<const Shape> inputs,
                                                 OptionReader& options) {
   const int64_t units = options.Int("units", 0, 1, 1 << 20);
   const bool bias = options.Bool("bias", true);
+  const WeightInit init = WeightInit::Read(options);
   if (units == 0) options.Fail("units", "must be set: the width of the output");
   TESSERA_RETURN_IF_ERROR(options.Finish());
   bool fits = inputs.size() == 2 && inputs[0].rank() >= 1 && inputs[0].rank() == inputs[1].rank();
@@ -180,7 +179,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewBilinear(absl::Span<const Shape> inputs,
   }
   TESSERA_RETURN_IF_ERROR(
       ExpectShapes(fits, "two inputs [batch, ..., m] and [batch, ..., n]", inputs));
-  return std::make_unique<Bilinear>(inputs[0], inputs[1], units, bias);
+  return std::make_unique<Bilinear>(inputs[0], inputs[1], units, bias, init);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ class Dice final : public Op {
     outputs_ = {shape};
     parameters_ = {{"alpha", {shape.last()}, {}},
                    {"running_mean", {shape.last()}, {}, false},
-                   {"running_var", {shape.last()}, {Initializer::Kind::kConstant, 1, 0, 0}, false}};
+                   {"running_var", {shape.last()}, {Initializer::Kind::kConstant, 1}, false}};
   }
 
   // The batch's moments [3, width], then p.

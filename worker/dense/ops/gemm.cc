@@ -14,18 +14,18 @@ namespace tessera::worker {
 namespace {
 
 // y = x W^T + b over the last dimension: x [batch, ..., in], W [out, in], b [out] (ONNX Gemm with
-// transB = 1; torch.nn.Linear). W starts as Xavier normal times `gain`, b at `bias_value`.
+// transB = 1; torch.nn.Linear). b starts at `bias_value`.
 //   dx = dy W;  dW = dy^T x;  db = sum of dy over the rows
 class GemmOp final : public Op {
  public:
-  GemmOp(const Shape& input, int64_t units, bool bias, float gain, float bias_value)
+  GemmOp(const Shape& input, int64_t units, bool bias, const WeightInit& init, float bias_value)
       : in_(input.last()), out_(units), bias_(bias) {
     Shape output = input;
     output.set_dim(input.rank() - 1, units);
     outputs_ = {output};
-    parameters_ = {{"weight", {units, in_}, {Initializer::Kind::kXavierNormal, gain, in_, units}}};
+    parameters_ = {{"weight", {units, in_}, init.For(in_, units)}};
     if (bias) {
-      parameters_.push_back({"bias", {units}, {Initializer::Kind::kConstant, bias_value, 0, 0}});
+      parameters_.push_back({"bias", {units}, {Initializer::Kind::kConstant, bias_value}});
     }
   }
 
@@ -94,19 +94,18 @@ class GemmOp final : public Op {
   const bool bias_;
 };
 
-// Options: units, the width of the output (required); bias (true); gain, a factor of the weights to
-// start from (1); bias_value, the bias to start from (0).
+// Options: units, the width of the output (required); bias (true); those of WeightInit; bias_value,
+// the bias to start from (0).
 absl::StatusOr<std::unique_ptr<Op>> NewGemm(absl::Span<const Shape> inputs, OptionReader& options) {
   const int64_t units = options.Int("units", 0, 1, 1 << 20);
   const bool bias = options.Bool("bias", true);
-  const double gain = options.Number("gain", 1, 0, 1e6);
+  const WeightInit init = WeightInit::Read(options);
   const double bias_value = options.Number("bias_value", 0, -1e6, 1e6);
   if (units == 0) options.Fail("units", "must be set: the width of the output");
   TESSERA_RETURN_IF_ERROR(options.Finish());
   TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.size() == 1 && inputs[0].rank() >= 1,
                                        "one input [batch, ..., n]", inputs));
-  return std::make_unique<GemmOp>(inputs[0], units, bias, static_cast<float>(gain),
-                                  static_cast<float>(bias_value));
+  return std::make_unique<GemmOp>(inputs[0], units, bias, init, static_cast<float>(bias_value));
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ absl::StatusOr<std::unique_ptr<Op>> New(absl::Span<const Shape> inputs, bool att
                                         OptionReader& options) {
   const int64_t units = options.Int("units", 0, 1, RecurrentOp<GruCell>::kMostUnits);
   const bool sequence = options.Bool("sequence", true);
+  const WeightInit init = WeightInit::Read(options);
   if (units == 0) options.Fail("units", "must be set: the width of the state");
   TESSERA_RETURN_IF_ERROR(options.Finish());
   const size_t least = attention ? 2 : 1;
@@ -91,7 +92,8 @@ absl::StatusOr<std::unique_ptr<Op>> New(absl::Span<const Shape> inputs, bool att
                                 ", and if sequences have lengths those, [batch, 1]"),
                    inputs));
   return std::make_unique<RecurrentOp<GruCell>>(
-      inputs[0], RecurrentOptions{.units = units, .attention = attention, .sequence = sequence});
+      inputs[0],
+      RecurrentOptions{.units = units, .attention = attention, .sequence = sequence, .init = init});
 }
 
 // Options of both: units, of the state (required); sequence, whether all states are the output or

@@ -24,7 +24,7 @@ class LayerNormalization final : public Op {
     outputs_ = {shape};
     std::vector<int64_t> dims;
     for (size_t i = affine; i < shape.rank(); ++i) dims.push_back(shape.dim(i));
-    parameters_ = {{"weight", dims, {Initializer::Kind::kConstant, 1, 0, 0}}, {"bias", dims, {}}};
+    parameters_ = {{"weight", dims, {Initializer::Kind::kConstant, 1}}, {"bias", dims, {}}};
   }
 
   // xhat, then 1 / sqrt(var + eps) of every row

@@ -84,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Op>> NewLstm(absl::Span<const Shape> inputs, Opti
   of.units = options.Int("units", 0, 1, RecurrentOp<LstmCell>::kMostUnits);
   of.sequence = options.Bool("sequence", true);
   of.memory = options.Bool("memory", false);
+  of.init = WeightInit::Read(options);
   if (of.units == 0) options.Fail("units", "must be set: the width of the state");
   TESSERA_RETURN_IF_ERROR(options.Finish());
   const bool fits = (inputs.size() == 1 || (inputs.size() == 2 && inputs[1] == Shape{1})) &&

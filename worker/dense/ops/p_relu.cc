@@ -15,7 +15,7 @@ class PRelu final : public Op {
  public:
   PRelu(const Shape& shape, float slope) : width_(static_cast<size_t>(shape.last())) {
     outputs_ = {shape};
-    parameters_ = {{"slope", {shape.last()}, {Initializer::Kind::kConstant, slope, 0, 0}}};
+    parameters_ = {{"slope", {shape.last()}, {Initializer::Kind::kConstant, slope}}};
   }
 
   bool BySample() const override { return true; }

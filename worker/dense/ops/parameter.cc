@@ -70,10 +70,8 @@ absl::StatusOr<std::unique_ptr<Op>> NewParameter(absl::Span<const Shape> inputs,
   if (shape.floats() > size_t{1} << 20) options.Fail("shape", "expected at most 2^20 floats");
   TESSERA_RETURN_IF_ERROR(options.Finish());
   TESSERA_RETURN_IF_ERROR(ExpectShapes(inputs.empty(), "no inputs", inputs));
-  Initializer initializer{Initializer::Kind::kConstant, static_cast<float>(value), 0, 0};
-  // These fans make Xavier's standard deviation 1.
-  if (stddev > 0)
-    initializer = {Initializer::Kind::kXavierNormal, static_cast<float>(stddev), 1, 1};
+  Initializer initializer{Initializer::Kind::kConstant, static_cast<float>(value)};
+  if (stddev > 0) initializer = {Initializer::Kind::kNormal, static_cast<float>(stddev)};
   return std::make_unique<Parameter>(shape, initializer);
 }
 

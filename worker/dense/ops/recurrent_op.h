@@ -21,6 +21,7 @@ struct RecurrentOptions {
   bool attention = false;  // an input [batch, T, 1] before the lengths
   bool sequence = true;    // all states are the output, not the last alone
   bool memory = false;     // the last memory is a second output, [batch, units]
+  WeightInit init = {};    // of each gate's weight and recurrence
 };
 
 // A recurrence of a cell over the places t of x [batch, T, n], as far as a sample's length says:
@@ -60,11 +61,8 @@ class RecurrentOp final : public Op {
     const int64_t units = options.units, gates = kGates;
     outputs_ = {sequence_ ? Shape{input.dim(0), units} : Shape{units}};
     if (memory_) outputs_.push_back(Shape{units});
-    const auto normal = [](int64_t in, int64_t out) {
-      return Initializer{Initializer::Kind::kXavierNormal, 1, in, out};
-    };
-    parameters_ = {{"weight", {gates, units, input.dim(1)}, normal(input.dim(1), units)},
-                   {"recurrence", {gates, units, units}, normal(units, units)},
+    parameters_ = {{"weight", {gates, units, input.dim(1)}, options.init.For(input.dim(1), units)},
+                   {"recurrence", {gates, units, units}, options.init.For(units, units)},
                    {"bias", {2, gates, units}, {}}};
   }
 
