@@ -9,6 +9,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
+namespace rocksdb {
+class FileSystem;
+}
+
 namespace tessera::master {
 
 // The master's durable state: a small ordered map of byte strings. A batch is applied as a whole or
@@ -31,9 +35,11 @@ class StateLog {
   virtual absl::StatusOr<std::map<std::string, std::string>> Scan(const std::string& prefix) = 0;
 };
 
-// RocksDB in `folder` (created if missing), every batch synced. FAILED_PRECONDITION: another
-// process uses the folder. DATA_LOSS: the folder's content is damaged.
-absl::StatusOr<std::unique_ptr<StateLog>> OpenRocksDbStateLog(const std::string& folder);
+// RocksDB in `folder` (created if missing), every batch synced. After an error of the disk the
+// folder is opened again for a later call. FAILED_PRECONDITION: another process uses the folder.
+// DATA_LOSS: the folder's content is damaged. `disk`: null for the machine's; a test's.
+absl::StatusOr<std::unique_ptr<StateLog>> OpenRocksDbStateLog(
+    const std::string& folder, std::shared_ptr<rocksdb::FileSystem> disk = nullptr);
 
 // For tests and for clusters that live within one process. The content ends with the object.
 std::unique_ptr<StateLog> NewMemoryStateLog();

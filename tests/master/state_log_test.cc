@@ -2,15 +2,18 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "master/etcd/etcd_state_log.h"
+#include "tests/common/hooked_disk.h"
 #include "tests/master/etcd_process.h"
 
 namespace tessera::master {
@@ -205,6 +208,69 @@ TEST(RocksDbStateLog, HasNoFileForWhatRocksDbTells) {
   for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
     EXPECT_FALSE(file.path().filename().string().starts_with("LOG")) << file.path();
   }
+}
+
+// RocksDB alone would refuse all writes after some errors, and after others end the process at the
+// next write.
+TEST(RocksDbStateLog, GoesOnAfterWritesThatFailed) {
+  rocksdb::IOStatus no_room = rocksdb::IOStatus::NoSpace("drawn");
+  no_room.SetRetryable(true);  // as that of a disk
+  for (const auto& [error, code] :
+       {std::pair(no_room, absl::StatusCode::kResourceExhausted),
+        std::pair(rocksdb::IOStatus::IOError("drawn"), absl::StatusCode::kUnavailable)}) {
+    SCOPED_TRACE(error.ToString());
+    const TestFolder folder;
+    const auto disk = std::make_shared<HookedDisk>();
+    std::atomic<bool> fails = false;
+    disk->BeforeAppend([&, error = error](const std::string& path) {
+      return fails && absl::EndsWith(path, ".log") ? error : rocksdb::IOStatus::OK();
+    });
+    auto opened = OpenRocksDbStateLog(folder.path(), disk);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    StateLog& log = **opened;
+    ASSERT_TRUE(log.Apply({{"a", "1"}}).ok());
+    for (int round = 0; round < 2; ++round) {
+      fails = true;
+      disk->SayFree(0);
+      for (int i = 0; i < 3; ++i) {
+        const absl::Status failed = log.Apply({{"b", absl::StrCat(round)}});
+        EXPECT_EQ(failed.code(), code) << failed;
+        EXPECT_THAT(std::string(failed.message()), HasSubstr("drawn"));
+      }
+      fails = false;
+      disk->SayFree(std::nullopt);
+      // RocksDB looks every second whether there is room again.
+      absl::SleepFor(absl::Milliseconds(1200));
+      const absl::Status written = log.Apply({{"b", absl::StrCat(round)}});
+      ASSERT_TRUE(written.ok()) << written;
+      EXPECT_THAT(log.Scan("").value(),
+                  ElementsAre(Pair("a", "1"), Pair("b", absl::StrCat(round))));
+    }
+    opened->reset();
+    opened = OpenRocksDbStateLog(folder.path());
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_THAT((*opened)->Scan("").value(), ElementsAre(Pair("a", "1"), Pair("b", "1")));
+  }
+}
+
+// Not every time: it is opened by replaying its log.
+TEST(RocksDbStateLog, IsNotOpenedAnewForEveryWriteThatComesWhileItsDiskFails) {
+  const TestFolder folder;
+  const auto disk = std::make_shared<HookedDisk>();
+  std::atomic<bool> fails = false;
+  std::atomic<int> appends = 0;
+  disk->BeforeAppend([&](const std::string& path) {
+    if (!fails || !absl::EndsWith(path, ".log")) return rocksdb::IOStatus::OK();
+    ++appends;
+    return rocksdb::IOStatus::IOError("drawn");
+  });
+  const auto log = OpenRocksDbStateLog(folder.path(), disk);
+  ASSERT_TRUE(log.ok()) << log.status();
+  fails = true;
+  const absl::Time begin = absl::Now();
+  for (int i = 0; i < 200; ++i) EXPECT_FALSE((*log)->Apply({{"a", "1"}}).ok());
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  EXPECT_LE(appends, 2 + seconds / 0.5);
 }
 
 TEST(RocksDbStateLog, AFolderThatCannotBeMadeIsAnError) {

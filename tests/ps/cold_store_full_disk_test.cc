@@ -9,8 +9,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/common/hooked_disk.h"
 #include "tests/ps/cold_store_testing.h"
-#include "tests/ps/hooked_disk.h"
 
 // Stores whose disk is full, or was.
 namespace tessera::ps {

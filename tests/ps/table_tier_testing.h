@@ -10,7 +10,7 @@
 
 #include "ps/evictor.h"
 #include "ps/table_tier.h"
-#include "tests/ps/hooked_disk.h"
+#include "tests/common/hooked_disk.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {

@@ -11,7 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rocksdb/file_system.h"
 
-namespace tessera::ps {
+namespace tessera {
 
 // The machine's disk, which asks before it makes a file, and before it writes to one. Thread-safe;
 // hooks are called without a lock.
@@ -88,4 +88,4 @@ class HookedDisk final : public rocksdb::FileSystemWrapper {
   std::optional<uint64_t> free_ ABSL_GUARDED_BY(mu_);
 };
 
-}  // namespace tessera::ps
+}  // namespace tessera
