@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
@@ -25,6 +27,7 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(50);
 constexpr absl::Duration kLogRetry = absl::Milliseconds(500);
+constexpr absl::Duration kBetweenTold = absl::Seconds(10);
 
 // A number above those of all jobs that have folders in the checkpoint root: the master's state may
 // be younger than the checkpoints, and a new job must not take over an old one's.
@@ -144,9 +147,23 @@ class MasterImpl final : public Master {
   }
 
   bool Flush() {
-    const absl::Status status = host_.Flush();
-    if (!status.ok()) SPDLOG_ERROR("state is not durable: {}", std::string(status.message()));
-    return status.ok();
+    const bool durable = host_.Flush().ok();
+    TellUnwritten();
+    return durable;
+  }
+  // Logs why the state is not durable: at once and every kBetweenTold, and once when it is again.
+  void TellUnwritten() ABSL_LOCKS_EXCLUDED(told_mu_) {
+    const std::optional<CoreHost::Unwritten> unwritten = host_.unwritten();
+    absl::MutexLock lock(&told_mu_);
+    if (!unwritten.has_value()) {
+      if (told_at_.has_value()) SPDLOG_INFO("state is durable again");
+      told_at_.reset();
+      return;
+    }
+    const bool told = told_at_.has_value() && unwritten->since >= *told_at_;
+    if (told && unwritten->since < *told_at_ + kBetweenTold) return;
+    told_at_ = unwritten->since;
+    SPDLOG_ERROR("state is not durable: {}", std::string(unwritten->why.message()));
   }
 
   const std::unique_ptr<MetricsRegistry> own_registry_;  // null: registry_ is the caller's
@@ -161,6 +178,9 @@ class MasterImpl final : public Master {
   const std::unique_ptr<MetricsRegistry::Registration> process_collector_;
   const std::unique_ptr<MetricsRegistry::Registration> collector_;
   std::unique_ptr<RpcServer> server_;
+  absl::Mutex told_mu_;
+  // How long the state had not been durable when the log was told last; nullopt: it is.
+  std::optional<absl::Duration> told_at_ ABSL_GUARDED_BY(told_mu_);
   absl::Notification stop_;
   std::thread ticker_;
   std::thread actor_;
