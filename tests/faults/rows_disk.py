@@ -1,4 +1,5 @@
 """Rows 7, 8 and 9: disks that are full, that fail, that hold what nobody wrote."""
+import contextlib
 import os
 import shutil
 import struct
@@ -66,6 +67,30 @@ def full_state(t):
         disk.leave(3)  # less than what RocksDB takes for its log at once, where it gets it
         t.identical(full_for(disk, 150, 1, status_says("cannot write its state", "No space left")), most_restarts=0, most_takeovers=0,
                     folders={"master": disk.folder / "master"})
+
+
+@fault(7, "disks are full for moments, one or several at once, drawn by seed: no process ends, and the model is the same")
+def full_for_moments(t):
+    with contextlib.ExitStack() as mounted:
+        disks = {name: mounted.enter_context(SmallDisk(t.folder / f"disk-{name}", size))
+                 for name, size in (("master", 48), ("checkpoints", 48), ("ps-0", 96), ("ps-1", 96))}
+        disks["master"].leave(3)
+
+        def disturb(cluster, job_id):
+            cluster.wait_for_step(job_id, 50)
+            for _ in range(8):
+                if cluster.watch(job_id, t.draw.uniform(0, 0.5)):
+                    break
+                full = t.draw.sample(sorted(disks), t.draw.choice((1, 1, 2, 3)))
+                with contextlib.ExitStack() as filled:
+                    for name in full:
+                        filled.enter_context(disks[name].kept_full())
+                    cluster.fault(f"no room for {', '.join(full)}")
+                    cluster.watch(job_id, t.draw.uniform(0.1, 2))
+            cluster.wait_for_end(job_id)
+            cluster.check_alive()
+        t.identical(disturb, sets=t.draw.choice((LOGGED, SYNCED)), checkpoints=disks["checkpoints"].folder / "checkpoints",
+                    folders={name: disks[name].folder / name for name in ("master", "ps-0", "ps-1")})
 
 
 def check_refusal(t, disk, program, *flags):
