@@ -17,7 +17,7 @@
 
 namespace {
 
-// Several times what any takes under a sanitizer on a busy machine.
+// Several times the longest of tests/sanitize --short (81 s on a busy machine).
 constexpr int kLongest = 600;
 // A death test's child ends before its parent, which then says what the child said.
 constexpr int kLongestOfAChild = 570;
