@@ -80,6 +80,7 @@ std::vector<JobTask> TasksOf(const v1::JobSpec& spec) {
     task.name = from.name();
     task.output = from.output().empty() ? from.name() : from.output();
     if (from.has_weight()) task.weight = from.weight();
+    task.classes = from.classes();
     ReadLoss(from, &task);
     if (const auto label = labels.find(from.label()); label != labels.end()) {
       task.label = label->second;

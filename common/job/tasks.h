@@ -20,6 +20,8 @@ enum class LabelKind {
   kGrade,   // relevance: 0 or more
 };
 
+inline constexpr uint32_t kMostClasses = 1 << 16;  // of a loss of classes
+
 // One of the job's tasks, with the defaults of job.proto filled in. A job without model.tasks has
 // one task without a name.
 struct JobTask {
@@ -30,6 +32,7 @@ struct JobTask {
   float weight = 1;
   float positive_weight = 1;
   float huber_delta = 1;
+  uint32_t classes = 0;  // of a loss of classes; 0: the spec does not say
 
   // "METRIC/NAME"; the metric itself if the task has no name.
   std::string MetricName(const std::string& metric) const;

@@ -94,6 +94,16 @@ absl::Status Tasks(const v1::JobSpec& spec) {
       return Wrong(path + ".weight", "found ", task.weight(),
                    "; expected more than 0 (or leave the task out) and at most ", kMostSize);
     }
+    if (task.has_classes()) {
+      if (LabelsOf(task.loss()) != LabelKind::kClass) {
+        return Wrong(path + ".classes",
+                     "belongs to the loss softmax_cross_entropy, and the task's ", "is ",
+                     LossName(task.loss()));
+      }
+      if (task.classes() < 2 || task.classes() > kMostClasses) {
+        return Wrong(path + ".classes", "found ", task.classes(), "; expected 2 to ", kMostClasses);
+      }
+    }
     if (const LabelKind first = kinds[tasks[i].label]; first != LabelsOf(task.loss())) {
       return Wrong(path + ".loss", "takes labels that are ", LabelsText(LabelsOf(task.loss())),
                    ", and for an earlier task those of '", task.label(), "' are ",

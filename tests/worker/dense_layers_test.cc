@@ -179,6 +179,16 @@ TEST(Layers, NameTheOutput) {
                     HasSubstr("known are b, c0.embedding")));
 }
 
+TEST(Layers, GiveATaskAsManyLogitsAsItSays) {
+  v1::JobSpec spec = Layers("layers { name: \"kind\" op: \"linear\" inputs: \"dense\" " + Units(3) +
+                            "} tasks { name: \"kind\" label: \"label\" "
+                            "loss: SOFTMAX_CROSS_ENTROPY classes: 3 }");
+  EXPECT_NE(MakeModel(spec), nullptr);
+  spec.mutable_model()->mutable_tasks(0)->set_classes(4);
+  EXPECT_THAT(ErrorOf(spec), AllOf(StartsWith("model.tasks[0]: the task \"kind\"'s output"),
+                                   HasSubstr("has the shape [batch, 3], expected [batch, 4]")));
+}
+
 TEST(KnownNames, AreANearOneAllOfThemOrNone) {
   EXPECT_EQ(KnownNames("abd", {"abc", "x"}), "; did you mean \"abc\"? Known are abc, x");
   EXPECT_EQ(KnownNames("q", {"abc", "x"}), "; known are abc, x");

@@ -275,11 +275,33 @@ TEST(Zoo, SaysWhatTasksLack) {
   EXPECT_THAT(ErrorOf(spec), StartsWith("model.tasks[1]: "));
   spec = TinyJob("shared_bottom");
   spec.mutable_model()->mutable_tasks(1)->set_loss(v1::SOFTMAX_CROSS_ENTROPY);
-  EXPECT_THAT(ErrorOf(spec), HasSubstr("model.options.classes: missing"));
+  EXPECT_THAT(ErrorOf(spec), AllOf(HasSubstr("the loss of the task \"buy\" needs the number of"),
+                                   HasSubstr("its own `classes`, or model.options.classes")));
   spec = TinyJob("deepfm");
   spec.mutable_model()->set_loss(v1::SOFTMAX_CROSS_ENTROPY);
   EXPECT_THAT(ErrorOf(spec),
               HasSubstr("expected [batch, classes], one logit for each of 2 or more"));
+}
+
+TEST(Zoo, TasksHaveClassesOfTheirOwn) {
+  for (const char* name : {"mmoe", "shared_bottom"}) {
+    v1::JobSpec spec = TinyJob(name);
+    auto& tasks = *spec.mutable_model()->mutable_tasks();
+    for (v1::TaskSpec& task : tasks) task.set_loss(v1::SOFTMAX_CROSS_ENTROPY);
+    tasks[0].set_classes(3);
+    SetOptions(spec, Options().Set("classes", 5.0));
+    std::unique_ptr<Model> model = MakeModel(spec);
+    ASSERT_NE(model, nullptr) << name;
+    EXPECT_EQ(model->OutputWidth(0), 3u);
+    EXPECT_EQ(model->OutputWidth(1), 5u) << "the option is of tasks that do not say";
+    tasks[1].set_classes(7);
+    EXPECT_THAT(ErrorOf(spec), StartsWith("model.options.classes: unknown"))
+        << "no task would read it";
+    SetOptions(spec, {});
+    model = MakeModel(spec);
+    ASSERT_NE(model, nullptr) << name;
+    EXPECT_EQ(model->OutputWidth(1), 7u);
+  }
 }
 
 TEST(Zoo, RefusesALossThatHasNoImplementation) {

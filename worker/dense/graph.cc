@@ -245,6 +245,11 @@ absl::Status GraphBuilder::CheckOutput(const Output& output) const {
                                                    ", expected [batch, classes], one logit for "
                                                    "each of 2 or more classes"));
   }
+  if (output.count > 0 && shape != Shape{output.count}) {
+    return absl::InvalidArgumentError(absl::StrCat(which, " has the shape ", shape.ToString(),
+                                                   ", expected [batch, ", output.count,
+                                                   "], one logit for each class"));
+  }
   if (!output.classes && shape != Shape{1}) {
     return absl::InvalidArgumentError(absl::StrCat(
         which, " has the shape ", shape.ToString(), ", expected [batch, 1], one logit a sample",

@@ -143,6 +143,7 @@ class GraphBuilder {
     Tensor tensor;
     bool classes = false;             // [batch, 2 or more], else [batch, 1]
     std::string owner = "the model";  // whose output it is, for messages
+    uint32_t count = 0;               // of classes; 0: 2 or more
   };
   // The graph with these outputs, one or more; the builder is spent. INVALID_ARGUMENT: the first
   // error; an output or a loss of another shape, or the same as an earlier one; a node that nothing

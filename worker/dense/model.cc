@@ -129,7 +129,8 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
               ? " (of the zoo, mmoe and shared_bottom have a tensor for each task, named like it)"
               : "")));
     }
-    outputs.push_back({tensor, classes, absl::StrCat(path, ": the task \"", task.name, "\"")});
+    outputs.push_back(
+        {tensor, classes, absl::StrCat(path, ": the task \"", task.name, "\""), task.classes});
   }
   TESSERA_ASSIGN_OR_RETURN(model->graph_, builder.Build(outputs));
   std::erase_if(model->inputs_,

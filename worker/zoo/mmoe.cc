@@ -6,7 +6,7 @@ namespace tessera::worker {
 // Learning with Multi-gate Mixture-of-Experts", equations 4 to 7): every task has a gate, a softmax
 // over experts that all tasks share, and a tower that reads its mixture. Options: experts, how many
 // (4); those of the MLP, which are each expert's; tower, the layers of each task's ([64]); classes,
-// of tasks whose loss is softmax_cross_entropy.
+// of tasks of softmax_cross_entropy that do not say how many they have.
 Tensor BuildMmoe(ModelParts& parts) {
   GraphBuilder& graph = parts.graph();
   const int64_t experts = parts.options().Int("experts", 4, 1, 256);

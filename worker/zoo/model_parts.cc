@@ -308,10 +308,15 @@ Tensor ModelParts::Mask(const std::string& name, const Behaviour& of, double val
 std::vector<ModelParts::Task> ModelParts::Tasks() {
   std::vector<Task> tasks;
   for (const v1::TaskSpec& task : model_.tasks()) {
-    tasks.push_back({task.name(), OutputsOf(task.loss()) == math::Outputs::kClasses});
+    int64_t logits = 1;
+    if (OutputsOf(task.loss()) == math::Outputs::kClasses) {
+      logits = task.has_classes() ? int64_t{task.classes()}
+                                  : options_.Int("classes", 0, 2, kMostClasses);
+    }
+    tasks.push_back({task.name(), logits});
   }
   if (tasks.empty()) {
-    options_.Int("classes", 0, 0, 1 << 16);  // is known, though no task here may read it
+    options_.Int("classes", 0, 0, kMostClasses);  // is known, though no task here may read it
     Fail(
         "is of several tasks: add them to model.tasks, as in `tasks: [{name: click, label: click}, "
         "{name: buy, label: buy}]`");
@@ -320,18 +325,17 @@ std::vector<ModelParts::Task> ModelParts::Tasks() {
 }
 
 void ModelParts::TaskLogit(const Task& task, Tensor x) {
-  int64_t units = 1;
-  if (task.classes) units = options_.Int("classes", 0, 2, 1 << 16);
-  if (units == 0) {
-    Fail(absl::StrCat("model.options.classes: missing; the loss of the task \"", task.name,
-                      "\" needs the number of classes, 2 or more"));
+  if (task.logits == 0) {
+    Fail(absl::StrCat("model.tasks: the loss of the task \"", task.name,
+                      "\" needs the number of classes, 2 or more: its own `classes`, or "
+                      "model.options.classes for all such tasks"));
     return;
   }
-  Linear(task.name, x, units);
+  Linear(task.name, x, task.logits);
 }
 
 Tensor ModelParts::Logit(const std::string& name, Tensor x) {
-  return Linear(name, x, options_.Int("classes", 1, 1, 1 << 16));
+  return Linear(name, x, options_.Int("classes", 1, 1, kMostClasses));
 }
 
 Tensor ModelParts::Cross(const std::string& name, Tensor x0, Tensor x) {

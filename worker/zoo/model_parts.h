@@ -67,11 +67,11 @@ class ModelParts {
   // The tasks of model.tasks, for models of several; an error if there are none.
   struct Task {
     std::string name;
-    bool classes = false;  // its loss is softmax_cross_entropy
+    int64_t logits = 1;  // of a loss of classes, one for each; 0: nobody says how many
   };
+  // Option: classes, of tasks whose loss is softmax_cross_entropy and which do not say how many.
   std::vector<Task> Tasks();
-  // Adds the tensor named like the task: a Gemm to [batch, 1], or for a task of classes to [batch,
-  // `classes`] (an option).
+  // Adds the tensor named like the task: a Gemm to [batch, logits].
   void TaskLogit(const Task& task, Tensor x);
   // A Gemm to the logits of the only task, [batch, classes]; option classes (1).
   Tensor Logit(const std::string& name, Tensor x);

@@ -5,7 +5,7 @@ namespace tessera::worker {
 // Shared bottom (Caruana 1997, "Multitask Learning"; as the baseline of Ma et al. 2018): one
 // network reads all features, and a tower for each task reads that network. Options: those of the
 // MLP, which are the shared network's; tower, the layers of each task's ([64]); classes, of tasks
-// whose loss is softmax_cross_entropy.
+// of softmax_cross_entropy that do not say how many they have.
 Tensor BuildSharedBottom(ModelParts& parts) {
   ModelParts::MlpShape shape = parts.ReadMlp({{256, 128}, "relu", false, 0});
   const Tensor shared = parts.Hidden("shared", parts.Features(), shape);
