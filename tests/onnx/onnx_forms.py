@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnx_control_flow  # noqa: F401  adds its cases
 import onnx_elementwise  # noqa: F401  adds its cases
+import onnx_functions  # noqa: F401  adds its cases
 import onnx_parameters  # noqa: F401  adds its cases
 import onnx_products  # noqa: F401  adds its cases
 from onnx_network import CASES, DENSE, DIM, FIELDS, case

@@ -2,7 +2,7 @@
 import itertools
 
 import numpy
-from onnx import TensorProto, helper, numpy_helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 BATCH, DENSE, FIELDS, DIM = 5, 3, 4, 8
 PLACES = 5  # of "history" [batch, 5, 8]; "lengths" [batch] says how many of them a sample has, and behind them are zeros
@@ -15,6 +15,7 @@ class Network:
     def __init__(self, opset, around=None):
         self.opset, self.nodes, self.constants, self.sparse_constants = opset, [], [], []
         self.names = around.names if around else itertools.count(1)
+        self.functions = around.functions if around else []
         self.random = around.random if around else numpy.random.default_rng(1)
         self.dense, self.vectors, self.history, self.lengths = "dense", "vectors", "history", "lengths"
         self.lengths_type, self.lengths_dims = TensorProto.INT64, []
@@ -41,6 +42,21 @@ class Network:
             return names[0] if outputs == 1 else names
 
         return add
+
+    def function(self, name, inputs, build, attributes=(), defaults=(), opset=None):
+        """Of the file's own: build(network of its nodes, *inputs) gives the names of its outputs."""
+        body = self.within()
+        outputs = build(body, *inputs)
+        versions = [helper.make_opsetid("", opset or self.opset), helper.make_opsetid("own", 1)]
+        self.functions.append(helper.make_function("own", name, inputs, [outputs] if isinstance(outputs, str) else outputs, body.nodes,
+                                                   versions, attributes, [helper.make_attribute(*default) for default in defaults]))
+
+    def call(self, name, *inputs, outputs=1, **attributes):
+        return getattr(self, name)(*inputs, outputs=outputs, domain="own", **attributes)
+
+    def given(self, attribute, kind, of):
+        """Lets the last node have the value of an attribute of the function that it is in."""
+        self.nodes[-1].attribute.append(AttributeProto(name=attribute, type=kind, ref_attr_name=of))
 
     def numbers(self, values):
         name = self.name()
@@ -87,7 +103,8 @@ class Network:
         graph = helper.make_graph(self.nodes, "case", inputs,
                                   [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], self.constants,
                                   sparse_initializer=self.sparse_constants)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
+        versions = [helper.make_opsetid("", self.opset), *([helper.make_opsetid("own", 1)] if self.functions else [])]
+        return helper.make_model(graph, opset_imports=versions, functions=self.functions, ir_version=9)
 
 
 def case(opset=17):

@@ -14,6 +14,7 @@
 #include "common/status_macros.h"
 #include "worker/dense/layers.h"
 #include "worker/onnx/check_file.h"
+#include "worker/onnx/functions.h"
 #include "worker/onnx/initializers.h"
 #include "worker/onnx/join_weights.h"
 #include "worker/onnx/onnx_graph.h"
@@ -263,6 +264,7 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
   for (const auto& set : file.opset_import()) {
     if (set.domain().empty() || set.domain() == "ai.onnx") network.opset = set.version();
   }
+  TESSERA_RETURN_IF_ERROR(InlineFunctions(file));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<Target> targets, TargetsOf(model, file.graph()));
   TESSERA_RETURN_IF_ERROR(CheckTargets(targets, file.graph()));
   TESSERA_RETURN_IF_ERROR(CheckNamesMadeOnce(file.graph()));

@@ -1,0 +1,198 @@
+#include "worker/onnx/functions.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "google/protobuf/unknown_field_set.h"
+
+namespace tessera::worker {
+namespace {
+
+constexpr int kMostNodes = 200'000;
+constexpr size_t kMostDepth = 64;
+
+// Fields that are newer than Debian's messages.
+constexpr int kOverloadOfNode = 8;
+constexpr int kOverloadOfFunction = 13;
+constexpr int kDefaultsOfFunction = 11;  // AttributeProto, repeated
+
+using google::protobuf::UnknownFieldSet;
+
+// The values of such a field of texts or messages.
+std::vector<std::string> NewField(const UnknownFieldSet& fields, int number) {
+  std::vector<std::string> values;
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const google::protobuf::UnknownField& field = fields.field(i);
+    const bool text = field.type() == google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED;
+    if (text && field.number() == number) values.push_back(field.length_delimited());
+  }
+  return values;
+}
+
+std::string KeyOf(const std::string& domain, const std::string& name,
+                  const UnknownFieldSet& unknown, int overload_field) {
+  const std::vector<std::string> overload = NewField(unknown, overload_field);
+  return absl::StrCat(domain == "ai.onnx" ? "" : domain, ".", name,
+                      overload.empty() ? "" : absl::StrCat(":", overload.back()));
+}
+
+int64_t OpsetOf(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports) {
+  for (const onnx::OperatorSetIdProto& set : imports) {
+    if (set.domain().empty() || set.domain() == "ai.onnx") return set.version();
+  }
+  return 0;
+}
+
+// One call of a function: the names and attributes that stand for the function's own.
+class Call {
+ public:
+  Call(const onnx::NodeProto& node, const onnx::FunctionProto& function) {
+    for (const std::string& output : node.output()) {
+      if (prefix_.empty()) prefix_ = output;
+    }
+    for (const std::string& bytes : NewField(function.unknown_fields(), kDefaultsOfFunction)) {
+      onnx::AttributeProto attribute;
+      if (attribute.ParseFromString(bytes)) attributes_[attribute.name()] = attribute;
+    }
+    for (const onnx::AttributeProto& given : node.attribute()) attributes_[given.name()] = given;
+    for (int i = 0; i < function.input_size(); ++i) {
+      names_[function.input(i)] = i < node.input_size() ? node.input(i) : "";
+    }
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (node.output(i).empty()) continue;
+      const auto [of, is_new] = names_.emplace(function.output(i), node.output(i));
+      if (!is_new) not_made_ = of->first;
+    }
+  }
+
+  // An output of the function that is its input, or an output before; empty: there is none.
+  const std::string& not_made() const { return not_made_; }
+
+  // Makes the function's node the caller's.
+  void Translate(onnx::NodeProto& node) const {
+    if (!node.name().empty()) node.set_name(absl::StrCat(prefix_, "/", node.name()));
+    for (std::string& name : *node.mutable_input()) Rename(name);
+    for (std::string& name : *node.mutable_output()) Rename(name);
+    google::protobuf::RepeatedPtrField<onnx::AttributeProto> attributes;
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.ref_attr_name().empty()) {
+        if (attribute.has_g()) Translate(*attribute.mutable_g());
+        *attributes.Add() = std::move(attribute);
+      } else if (const auto given = attributes_.find(attribute.ref_attr_name());
+                 given != attributes_.end()) {
+        *attributes.Add() = given->second;
+        attributes.rbegin()->set_name(attribute.name());
+      }
+    }
+    node.mutable_attribute()->Swap(&attributes);
+  }
+
+ private:
+  void Translate(onnx::GraphProto& graph) const {
+    for (auto& input : *graph.mutable_input()) Rename(*input.mutable_name());
+    for (auto& output : *graph.mutable_output()) Rename(*output.mutable_name());
+    for (auto& tensor : *graph.mutable_initializer()) Rename(*tensor.mutable_name());
+    for (auto& node : *graph.mutable_node()) Translate(node);
+  }
+  void Rename(std::string& name) const {
+    if (name.empty()) return;
+    const auto known = names_.find(name);
+    name = known != names_.end() ? known->second : absl::StrCat(prefix_, "/", name);
+  }
+
+  std::string prefix_;
+  std::map<std::string, std::string> names_;
+  std::map<std::string, onnx::AttributeProto> attributes_;
+  std::string not_made_;
+};
+
+class Inliner {
+ public:
+  explicit Inliner(const onnx::ModelProto& file) : opset_(OpsetOf(file.opset_import())) {}
+
+  absl::Status Learn(const onnx::ModelProto& file) {
+    for (const onnx::FunctionProto& function : file.functions()) {
+      const std::string key =
+          KeyOf(function.domain(), function.name(), function.unknown_fields(), kOverloadOfFunction);
+      if (functions_.emplace(key, &function).second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", key, "\" is the name of two of its functions"));
+    }
+    return absl::OkStatus();
+  }
+
+  // `depth`: the number of functions that the graph is within.
+  absl::Status Inline(onnx::GraphProto& graph, size_t depth) {
+    google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
+    nodes.Swap(graph.mutable_node());
+    for (onnx::NodeProto& node : nodes) {
+      TESSERA_RETURN_IF_ERROR(Add(std::move(node), depth, graph));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Adds the node to the graph, or the nodes that it stands for.
+  absl::Status Add(onnx::NodeProto node, size_t depth, onnx::GraphProto& graph) {
+    const std::string key =
+        KeyOf(node.domain(), node.op_type(), node.unknown_fields(), kOverloadOfNode);
+    if (++nodes_ > kMostNodes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("its functions, put in place, are more than ", kMostNodes, " nodes"));
+    }
+    const auto found = functions_.find(key);
+    if (found == functions_.end()) {
+      for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+        if (attribute.has_g()) TESSERA_RETURN_IF_ERROR(Inline(*attribute.mutable_g(), depth));
+      }
+      *graph.add_node() = std::move(node);
+      return absl::OkStatus();
+    }
+    const onnx::FunctionProto& function = *found->second;
+    const auto wrong = [&key](const auto&... what) {
+      return absl::InvalidArgumentError(absl::StrCat("the function \"", key, "\" ", what...));
+    };
+    if (depth >= kMostDepth) {
+      return wrong("is called within functions, ", kMostDepth, " deep: do they call themselves?");
+    }
+    if (node.input_size() > function.input_size() || node.output_size() > function.output_size()) {
+      return wrong("has ", function.input_size(), " inputs and ", function.output_size(),
+                   " outputs, and a node that calls it ", node.input_size(), " and ",
+                   node.output_size());
+    }
+    if (const int64_t own = OpsetOf(function.opset_import()); own != 0 && own != opset_) {
+      return absl::UnimplementedError(absl::StrCat("the function \"", key, "\" is of opset ", own,
+                                                   ", and the file of ", opset_,
+                                                   "; expected one for both"));
+    }
+    const Call call(node, function);
+    if (!call.not_made().empty()) {
+      return wrong("gives \"", call.not_made(), "\", which it has not made, or gives it twice");
+    }
+    for (const onnx::NodeProto& inner : function.node()) {
+      onnx::NodeProto own = inner;
+      call.Translate(own);
+      TESSERA_RETURN_IF_ERROR(Add(std::move(own), depth + 1, graph));
+    }
+    return absl::OkStatus();
+  }
+
+  const int64_t opset_;
+  std::map<std::string, const onnx::FunctionProto*> functions_;
+  int nodes_ = 0;
+};
+
+}  // namespace
+
+absl::Status InlineFunctions(onnx::ModelProto& file) {
+  if (file.functions().empty()) return absl::OkStatus();
+  Inliner inliner(file);
+  TESSERA_RETURN_IF_ERROR(inliner.Learn(file));
+  return inliner.Inline(*file.mutable_graph(), 0);
+}
+
+}  // namespace tessera::worker
