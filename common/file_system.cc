@@ -259,6 +259,11 @@ class Posix final : public FileSystem {
     std::sort(names.begin(), names.end());
     return names;
   }
+  uint64_t FreeBytes(const std::string& folder) override {
+    std::error_code error;
+    const std::filesystem::space_info space = std::filesystem::space(folder, error);
+    return error ? kUnknownBytes : space.available;
+  }
 };
 
 // The number of this process's descriptor that a link stands for, as the target of /dev/stdout

@@ -69,6 +69,10 @@ class FileSystem {
   virtual bool IsLink(const std::string&) { return false; }
   // The names in the folder, sorted. NOT_FOUND: no such folder.
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;
+  // Bytes that files of this process may yet take on the folder's disk; kUnknownBytes if nobody can
+  // say.
+  static constexpr uint64_t kUnknownBytes = UINT64_MAX;
+  virtual uint64_t FreeBytes(const std::string&) { return kUnknownBytes; }
 };
 
 // The machine's file system. Lives forever.

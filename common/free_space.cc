@@ -1,9 +1,7 @@
 #include "common/free_space.h"
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -13,17 +11,15 @@ namespace {
 
 constexpr size_t kSmallFileBytes = 64 << 10;
 
-uint64_t FreeBytes(const std::string& folder) {
-  std::error_code error;
-  return std::filesystem::space(folder, error).available;  // all bits set on an error
-}
-
 }  // namespace
 
-bool IsFull(const std::string& folder) { return FreeBytes(folder) < kSmallFileBytes; }
+bool IsFull(const std::string& folder) {
+  return PosixFileSystem().FreeBytes(folder) < kSmallFileBytes;
+}
 
 std::string NoRoomIn(const std::string& folder) {
-  return absl::StrCat("no room in ", folder, " (", FreeBytes(folder), " bytes free)");
+  return absl::StrCat("no room in ", folder, " (", PosixFileSystem().FreeBytes(folder),
+                      " bytes free)");
 }
 
 absl::Status CheckRoom(FileSystem& fs, const std::string& folder) {

@@ -124,7 +124,10 @@ bool MasterCore::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat,
   NoticeStandstill(now);
   if (!membership_.Heartbeat(incarnation, heartbeat, now.monotonic, now.wall)) return false;
   for (JobRun* run : Runs()) run->Heard(incarnation, heartbeat, now);
-  if (const Node* ps = membership_.Find(incarnation)) CloseUnused(*ps, heartbeat);
+  if (const Node* ps = membership_.Find(incarnation)) {
+    HearLogs(*ps, heartbeat, now);
+    CloseUnused(*ps, heartbeat);
+  }
   return true;
 }
 

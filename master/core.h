@@ -214,6 +214,7 @@ class MasterCore {
   void CloseOn(const std::vector<RunNode>& ps, JobSlot& slot, const JobRun& run);
   // Closes the jobs that a ps says it has and that nobody uses any more: the call to close them did
   // not reach the ps, or the ps was away when a run ended.
+  void HearLogs(const Node& ps, const v1::Heartbeat& heartbeat, const Now& now);
   void CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat);
   // Copies of rows: hears what ps say of them, and chooses which ps is to have one.
   void TickFollowers(const Now& now);

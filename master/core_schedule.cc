@@ -317,6 +317,16 @@ std::vector<const Node*> MasterCore::PsByUse() const {
   return nodes;
 }
 
+void MasterCore::HearLogs(const Node& ps, const v1::Heartbeat& heartbeat, const Now& now) {
+  for (const v1::JobOnPs& job : heartbeat.jobs()) {
+    if (job.log_share() <= 0) continue;
+    v1::JobRecord* const record = jobs_.Find(job.job_id());
+    JobRun* const run = record != nullptr ? RunOf(record) : nullptr;
+    if (run == nullptr || run->generation() != job.generation()) continue;
+    run->HearLog(ps.incarnation, job.log_share(), now);
+  }
+}
+
 void MasterCore::CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat) {
   for (const v1::JobOnPs& job : heartbeat.jobs()) {
     v1::JobRecord* const record = jobs_.Find(job.job_id());

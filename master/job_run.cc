@@ -58,7 +58,7 @@ void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (end_.has_value()) return;
   switch (purpose) {
     case ActionQueue::Purpose::kTellCommitted:
-      return;
+      return log_room_.OnTold();
     case ActionQueue::Purpose::kCopy:
       return OnCopied(lane, result, now);
     case ActionQueue::Purpose::kDrop:
@@ -162,6 +162,20 @@ bool JobRun::WorkersCall() const {
   return options_.workers.size() > 1 && WorkersCallEachOther(spec(), record_->status().task());
 }
 
+void JobRun::RequestDueBarrier(const Now& now) {
+  if (plan_->BarrierDue()) return;
+  const bool writes = writing_.has_value();
+  const float minutes = spec().checkpoint().every_minutes();
+  const bool by_time =
+      minutes > 0 && !writes && now.monotonic - last_checkpoint_at_ >= absl::Minutes(minutes);
+  // One of this step is there, or being written.
+  const uint64_t step = plan_->position().step();
+  const bool there = last_checkpoint_step_ == step || (writes && writing_->step == step);
+  if (by_time || (!there && log_room_.WantsBarrier(writes, last_checkpoint_at_, now.monotonic))) {
+    plan_->RequestBarrier();
+  }
+}
+
 void JobRun::Tick(const Now& now) {
   if (end_.has_value()) return;
   TickWorkers(now);
@@ -171,11 +185,7 @@ void JobRun::Tick(const Now& now) {
   replicas_.Tick(now);
   if (Suspending()) Suspend(now);
   if (end_.has_value() || phase_ != Phase::kTraining) return;
-  const float minutes = spec().checkpoint().every_minutes();
-  if (minutes > 0 && !plan_->BarrierDue() && !writing_.has_value() &&
-      now.monotonic - last_checkpoint_at_ >= absl::Minutes(minutes)) {
-    plan_->RequestBarrier();
-  }
+  RequestDueBarrier(now);
   TickMove(now);
   if (workers_are_here_ && !plan_->BarrierDue()) plan_->RequestBarrierBetweenWindows();
   Advance(now);

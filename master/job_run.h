@@ -16,6 +16,7 @@
 #include "master/counts.h"
 #include "master/evaluation_round.h"
 #include "master/job_table.h"
+#include "master/log_room.h"
 #include "master/lost_ps.h"
 #include "master/membership.h"
 #include "master/now.h"
@@ -96,6 +97,9 @@ class JobRun {
   }
   // `job` is what a ps has last said of the job.
   void HearPs(uint64_t incarnation, const v1::JobOnPs& job, const Now& now);
+  // `share`: how much of its room the job's push log there takes (JobOnPs.log_share), in this
+  // generation.
+  void HearLog(uint64_t incarnation, double share, const Now& now);
   // Pairs of incarnations: a ps, and the ps that may take its place.
   std::vector<std::pair<uint64_t, uint64_t>> Copies() const { return replicas_.Copies(); }
   // Ps that may have copies, or rows of a move, and that neither this run nor the next one uses:
@@ -221,6 +225,8 @@ class JobRun {
   // a checkpoint, waits for the one that is being written, or leaves the barrier. Called again when
   // that is done.
   void ContinueBarrier(const Now& now);
+  // Asks for a barrier if a checkpoint is due by time, or since a push log needs one.
+  void RequestDueBarrier(const Now& now);
   // A folder other than those of the checkpoints that the job may return to.
   std::string NewCheckpointFolder() const;
   void BeginCheckpoint(const Now& now);
@@ -291,6 +297,8 @@ class JobRun {
   // Cuts the failed checkpoint again after a while. False: its cuts have failed for longer than
   // `patience`.
   bool CutAgainLater(const std::string& why, absl::Duration patience, const Now& now);
+  // "ps-1's push log takes 80% of its room", of the fullest of all; nullopt: none is known.
+  std::optional<std::string> FullestLog(absl::Duration now) const;
 
   // job_run_workers.cc
   // Takes the rank from its worker and returns the worker's incarnation.
@@ -411,6 +419,8 @@ class JobRun {
     std::string why;
   };
   std::optional<CutAgain> cut_again_;
+  LogRoom log_room_;
+  bool told_of_log_ = false;  // people, that a log has had little room
 
   SplitCounts split_counts_;
 

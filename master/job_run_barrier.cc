@@ -201,8 +201,10 @@ void JobRun::OnCut(const ActionResult& result, const Now& now) {
     return;
   }
   actions_.Want(Lane::kBackground, std::move(writing_->work));
-  // Nothing can be trained during the write.
-  if (stopping_ || MovesByCheckpoint() || EndsHere()) return Enter(Phase::kAwaitingWrite, now);
+  // Nothing can be trained during the write, or too little is left of a push log.
+  if (stopping_ || MovesByCheckpoint() || EndsHere() || log_room_.Scarce(now.monotonic)) {
+    return Enter(Phase::kAwaitingWrite, now);
+  }
   cut_again_.reset();
   LeaveBarrier(now);
 }
@@ -231,7 +233,10 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     jobs_->Touch(record_);
     SPDLOG_INFO("job {}: checkpoint {}", status().job_id(), last_checkpoint_);
     writing_.reset();
-    if (Logged()) TellOfCheckpoint();
+    if (Logged()) {
+      log_room_.OnCommitted();
+      TellOfCheckpoint();
+    }
   }
   // A barrier that waited cuts its own checkpoint now, or the job is at its end.
   if (phase_ == Phase::kAwaitingWrite) ContinueBarrier(now);
@@ -305,6 +310,12 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                          ? ""
                          : absl::StrCat(" with start.checkpoint = ", last_checkpoint_)),
         now);
+  }
+  // What is pushed from here on would fill the log.
+  if (at_its_barrier && !EndsHere() && !MovesByCheckpoint() && log_room_.Scarce(now.monotonic)) {
+    const std::string both = absl::StrCat(*FullestLog(now.monotonic), ", and the ", why);
+    if (CutAgainLater(both, options_.disk_patience, now)) return;
+    due_.checkpoint = due_.requested = false;  // leaves the barrier
   }
   cut_again_.reset();
   jobs_->AddEvent(record_,

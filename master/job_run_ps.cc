@@ -221,6 +221,29 @@ bool JobRun::Replicates() const {
          !end_.has_value();
 }
 
+void JobRun::HearLog(uint64_t incarnation, double share, const Now& now) {
+  if (!Logged() || end_.has_value()) return;
+  log_room_.Hear(incarnation, share, now.monotonic);
+  if (phase_ == Phase::kTraining) RequestDueBarrier(now);
+  if (told_of_log_ || !log_room_.Scarce(now.monotonic)) return;
+  told_of_log_ = true;
+  jobs_->AddEvent(record_,
+                  absl::StrCat(*FullestLog(now.monotonic),
+                               "; training waits at barriers for checkpoints, which make it short "
+                               "(more room for it, or more checkpoints, let it go on)"),
+                  now.wall);
+}
+
+std::optional<std::string> JobRun::FullestLog(absl::Duration now) const {
+  const std::optional<LogRoom::Fullest> log = log_room_.fullest(now);
+  if (!log.has_value()) return std::nullopt;
+  std::string whose = "a copy";
+  for (const RunNode& ps : options_.ps) {
+    if (ps.incarnation == log->incarnation) whose = ps.name;
+  }
+  return absl::StrFormat("%s's push log takes %.0f%% of its room", whose, 100 * log->share);
+}
+
 std::vector<uint32_t> JobRun::PartsToFollow(absl::Duration now) const {
   if (!Replicates() || move_.has_value()) return {};
   return replicas_.Vacant(now);

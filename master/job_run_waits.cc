@@ -98,6 +98,8 @@ void JobRun::AddWaitsForActions(absl::Duration now, std::vector<std::string>& wa
           awaited ? "workers wait for " : "training goes on; ", "the checkpoint of step ",
           writing_->step, awaited ? " to be written by " : " is being written by ",
           Unanswered(Lane::kBackground, "the master itself"), " ", For(written_for)));
+      const auto log = awaited && log_room_.Scarce(now) ? FullestLog(now) : std::nullopt;
+      if (log.has_value()) absl::StrAppend(&waits.back(), "; ", *log);
     }
   }
 }

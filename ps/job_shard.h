@@ -70,6 +70,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     // Folder of push logs; empty: this ps keeps none.
     std::string log_root = {};
     uint64_t max_log_bytes = 0;  // of a job's log; 0: as much as the disk has
+    std::function<void()> on_fuller_log = nullptr;  // PushLog::Options::on_fuller
     // For a shard that recovers only to be taken over: it reads its log up to the record with this
     // number, which the log must reach, and does not write it. 0: it reads all of the log and goes
     // on.
@@ -159,6 +160,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Number of the next record of the push log; 0: there is none.
   uint64_t LogEnd() const { return log_ != nullptr ? log_->end().next_record : 0; }
+
+  // How much of its room the push log takes (PushLog::share); 0: there is none.
+  float log_share() const { return log_ != nullptr ? log_->share() : 0; }
 
   // If the job has push logs, what this shard receives from here on is written to a log of its own.
   void LogReceived();

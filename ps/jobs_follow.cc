@@ -94,6 +94,7 @@ std::vector<v1::JobOnPs> Jobs::Followed() const {
     if (following.shard == nullptr) continue;
     job.set_rows(following.shard->rows());
     job.set_row_bytes(following.shard->row_bytes());
+    job.set_log_share(following.shard->log_share());
   }
   return followed;
 }

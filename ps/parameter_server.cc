@@ -1,6 +1,7 @@
 #include "ps/parameter_server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <utility>
 
@@ -63,6 +64,7 @@ class ParameterServerImpl final : public ParameterServer {
              .log_root =
                  options.data_folder.empty() ? "" : absl::StrCat(options.data_folder, "/push_log"),
              .max_log_bytes = options.max_log_bytes,
+             .on_fuller_log = [this] { Beat(); },
              .spill = spill_.get(),
              .limit = limit_.get(),
              .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }},
@@ -114,6 +116,7 @@ class ParameterServerImpl final : public ParameterServer {
                                 .assignment = nullptr,
                                 .lost = [this](const absl::Status& s) { Forget(s); },
                                 .fatal = [this](const absl::Status& s) { SetFatal(s); }});
+    beating_node_ = node_.get();
     return absl::OkStatus();
   }
 
@@ -158,6 +161,10 @@ class ParameterServerImpl final : public ParameterServer {
       jobs_.RemoveForgotten(welcome.cluster(), welcome.forgotten_below());
     });
   }
+  // The master decides early what is done about it.
+  void Beat() {
+    if (ClusterNode* const node = beating_node_) node->Beat();
+  }
   bool IsFatal() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !fatal_.ok(); }
 
   v1::Heartbeat Heartbeat() {
@@ -170,6 +177,7 @@ class ParameterServerImpl final : public ParameterServer {
       job.set_generation(shard->request().generation());
       job.set_rows(shard->rows());
       job.set_row_bytes(shard->row_bytes());
+      job.set_log_share(shard->log_share());
       for (std::string& wait : shard->Waits()) job.add_waits(std::move(wait));
       job.set_replica(shard->replica());
       job.set_replica_wait_ms(
@@ -234,6 +242,8 @@ class ParameterServerImpl final : public ParameterServer {
   absl::Mutex stop_mu_;
   std::unique_ptr<RpcServer> server_;  // constant after Serve
   std::unique_ptr<ClusterNode> node_;  // constant after Serve
+  // node_, once Serve has it: jobs may be opened before.
+  std::atomic<ClusterNode*> beating_node_ = nullptr;
 };
 
 }  // namespace

@@ -156,6 +156,9 @@ std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
       if (shard->has_push_log()) {
         samples.AddGauge("tessera_ps_log_bytes", "Bytes of a job's push log on disk.", of_job,
                          static_cast<double>(stats.log_bytes()));
+        samples.AddGauge("tessera_ps_log_share",
+                         "Share of its room that a job's push log takes; 0: that is not known.",
+                         of_job, shard->log_share());
       }
       if (const std::optional<ColdStore::Stats> cold = shard->cold_stats()) {
         samples.AddGauge("tessera_ps_spill_bytes",

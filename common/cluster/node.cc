@@ -70,14 +70,17 @@ class Node final : public ClusterNode {
   bool AwaitRelease(absl::Duration limit, bool awaits_master) override {
     absl::MutexLock lock(&mu_);
     if (stopped_ || (!joined_ && !awaits_master)) return false;
-    if (!std::exchange(leaving_, true) && joined_) {
-      beat_.Set(&queue_, After(absl::ZeroDuration()), ToPointer(Tag::kBeat));
-    }
+    if (!std::exchange(leaving_, true)) SetBeat();
     const auto answered = [this, awaits_master]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return released_ || (!joined_ && !awaits_master) || stopped_ || joins_no_more_;
     };
     mu_.AwaitWithTimeout(absl::Condition(&answered), limit);
     return released_;
+  }
+
+  void Beat() override {
+    absl::MutexLock lock(&mu_);
+    SetBeat();
   }
 
  private:
@@ -88,6 +91,7 @@ class Node final : public ClusterNode {
     grpc::Status status;
     int pending = 0;  // operations that have not completed
     bool writing = false;
+    bool beat_due = false;  // once the message that is being sent is
     bool welcomed = false;
     bool goodbye = false;
     bool finishing = false;
@@ -110,10 +114,19 @@ class Node final : public ClusterNode {
   void Pause(absl::Duration wait) {
     void* tag;
     bool ok;
-    if (queue_.AsyncNext(&tag, &ok, After(wait)) == grpc::CompletionQueue::GOT_EVENT &&
-        FromPointer(tag) == Tag::kStop) {
-      stop_ = true;
-    }
+    if (queue_.AsyncNext(&tag, &ok, After(wait)) != grpc::CompletionQueue::GOT_EVENT) return;
+    if (FromPointer(tag) == Tag::kStop) stop_ = true;
+    if (FromPointer(tag) == Tag::kBeat) BeatCame();
+  }
+
+  void SetBeat() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    // An alarm is not set again before it has come.
+    if (stopped_ || !joined_ || std::exchange(beat_set_, true)) return;
+    beat_.Set(&queue_, After(absl::ZeroDuration()), ToPointer(Tag::kBeat));
+  }
+  void BeatCame() {
+    absl::MutexLock lock(&mu_);
+    beat_set_ = false;
   }
 
   // Runs one stream, from Hello to its end; never returns OK.
@@ -187,7 +200,9 @@ class Node final : public ClusterNode {
       return;
     }
     if (tag == Tag::kBeat) {
-      if (s.welcomed && !s.goodbye && !s.finishing) s.next = Now();
+      BeatCame();
+      s.beat_due = s.writing;
+      if (!s.writing && s.welcomed && !s.goodbye && !s.finishing) s.next = Now();
       return;
     }
     s.pending -= 1;
@@ -202,6 +217,7 @@ class Node final : public ClusterNode {
         return Read(s);
       case Tag::kWrite:
         s.writing = false;
+        if (std::exchange(s.beat_due, false) && s.welcomed && !s.finishing) s.next = Now();
         if (ok && s.goodbye && s.welcomed && !s.finishing) SayGoodbye(s);
         return;
       default:
@@ -332,6 +348,7 @@ class Node final : public ClusterNode {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool joined_ ABSL_GUARDED_BY(mu_) = false;         // the stream is up
   bool joins_no_more_ ABSL_GUARDED_BY(mu_) = false;  // refused for good, or stopped
+  bool beat_set_ ABSL_GUARDED_BY(mu_) = false;
   bool leaving_ ABSL_GUARDED_BY(mu_) = false;
   bool released_ ABSL_GUARDED_BY(mu_) = false;
 };

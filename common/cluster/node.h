@@ -64,6 +64,9 @@ class ClusterNode {
   // release within `limit`, or no master is connected, now or later during the wait; with
   // `awaits_master` it waits for a master, too.
   virtual bool AwaitRelease(absl::Duration limit, bool awaits_master = false) = 0;
+  // Sends the next heartbeat at once, since it says what the master should not wait for. Does
+  // nothing while no master is connected. Any thread, callbacks too; does not wait.
+  virtual void Beat() = 0;
   // Says goodbye to the master, in half a second at most; no callback runs after Stop returns. A
   // second call does nothing.
   virtual void Stop() = 0;

@@ -17,6 +17,8 @@ using push_log::RecordHeader;
 
 namespace {
 
+constexpr uint64_t kBetweenFinds = 1 << 20;  // bytes of files, between two looks for their room
+
 absl::string_view Zeros(uint64_t bytes) { return absl::string_view("\0\0\0\0\0\0\0", bytes); }
 
 RecordHeader HeaderOf(Kind kind, absl::string_view text, absl::string_view bulk) {
@@ -119,6 +121,7 @@ absl::Status PushLog::Begin(const v1::PushLogHead& head) {
   segments_.push_back(std::move(segment));
   head_ = head;
   head_.clear_cut();
+  FindRoom();
   Publish();
   return absl::OkStatus();
 }
@@ -157,11 +160,14 @@ absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_vie
   if (const absl::Status written = Write(*file_, header, text, bulk, segments_.back());
       !written.ok()) {
     spoilt_ = true;
+    FindRoom();
+    Publish();
     return written;
   }
   PassFailpoint("ps.push_log.appended");
   ++next_record_;
   Publish();
+  TellIfFuller();
   return absl::OkStatus();
 }
 
@@ -285,14 +291,40 @@ uint64_t PushLog::FileBytes() const {
 void PushLog::Publish() {
   uint64_t bytes = 0;
   for (const Segment& segment : segments_) bytes += segment.bytes;
+  if (const uint64_t files = FileBytes();
+      files < room_found_at_ || files - room_found_at_ >= kBetweenFinds) {
+    FindRoom();
+  }
   absl::MutexLock lock(&known_mu_);
   end_ = {.segment = segments_.back().number, .next_record = next_record_};
   bytes_ = bytes;
+  share_ = room_ == 0 ? 0
+                      : std::min(1.0f, static_cast<float>(static_cast<double>(bytes) /
+                                                          static_cast<double>(room_)));
+}
+
+void PushLog::TellIfFuller() {
+  const int twentieths = static_cast<int>(20 * share());
+  const int told = std::exchange(told_twentieths_, twentieths);
+  if (options_.on_fuller && twentieths > told && twentieths >= 10) options_.on_fuller();
+}
+
+void PushLog::FindRoom() {
+  const uint64_t files = room_found_at_ = FileBytes();
+  const uint64_t free = options_.files->FreeBytes(options_.folder);
+  room_ = options_.max_bytes;
+  if (free == FileSystem::kUnknownBytes) return;
+  room_ = room_ == 0 ? files + free : std::min(room_, files + free);
 }
 
 PushLog::End PushLog::end() const {
   absl::MutexLock lock(&known_mu_);
   return end_;
+}
+
+float PushLog::share() const {
+  absl::MutexLock lock(&known_mu_);
+  return share_;
 }
 
 uint64_t PushLog::bytes() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -30,6 +31,9 @@ class PushLog {
     std::string folder;
     bool fsync = false;      // Sync makes records durable
     uint64_t max_bytes = 0;  // of all files; 0: as much as the disk has
+    // Called, from a half on, whenever another twentieth of the room is taken. It must return at
+    // once and call nothing of the log. Null: nobody asks.
+    std::function<void()> on_fuller = nullptr;
   };
   struct Segment {
     uint64_t number = 0;
@@ -70,6 +74,10 @@ class PushLog {
 
   // Bytes of all records.
   uint64_t bytes() const ABSL_LOCKS_EXCLUDED(known_mu_);
+  // The part of its room that the records take, at most 1: the room is max_bytes, or what the files
+  // take and the disk has free, where that is less. Of the disk it knows what was so a MiB of
+  // records ago at most. 0: the room is not known.
+  float share() const ABSL_LOCKS_EXCLUDED(known_mu_);
   // Where the next record goes; the files have all records before it.
   struct End {
     uint64_t segment = 0;
@@ -92,8 +100,12 @@ class PushLog {
   absl::Status RemoveSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Hands the status on; an error breaks the log.
   absl::Status Synced(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Updates what end() and bytes() answer.
+  // Updates what end(), bytes() and share() answer.
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) ABSL_LOCKS_EXCLUDED(known_mu_);
+  // Calls on_fuller if it is time to.
+  void TellIfFuller() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) ABSL_LOCKS_EXCLUDED(known_mu_);
+  // Asks the disk how much room there is.
+  void FindRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Bytes of all files.
   uint64_t FileBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -113,11 +125,15 @@ class PushLog {
   // Numbers of records.
   uint64_t synced_ ABSL_GUARDED_BY(mu_) = 0;
   bool syncing_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t room_ ABSL_GUARDED_BY(mu_) = 0;           // of the files; 0: not known
+  uint64_t room_found_at_ ABSL_GUARDED_BY(mu_) = 0;  // FindRoom's bytes of the files
+  int told_twentieths_ ABSL_GUARDED_BY(mu_) = 0;
 
   // Never held while anybody waits for the disk: heartbeats ask.
   mutable absl::Mutex known_mu_ ABSL_ACQUIRED_AFTER(mu_);
   End end_ ABSL_GUARDED_BY(known_mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(known_mu_) = 0;
+  float share_ ABSL_GUARDED_BY(known_mu_) = 0;
 };
 
 }  // namespace tessera::ps

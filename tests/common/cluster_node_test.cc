@@ -295,6 +295,19 @@ TEST_F(ClusterNodeTest, AsksForLeaveBeforeItsNextHeartbeatIsDue) {
   EXPECT_FALSE(master_.hellos().empty());
 }
 
+TEST_F(ClusterNodeTest, SendsHeartbeatsAtOnceThatItIsAskedFor) {
+  master_.heartbeat_ms_ = 600'000;
+  StartMaster();
+  StartNode();
+  said_.Await(2);
+  for (int i = 1; i <= 3; ++i) {
+    node_->Beat();
+    master_.AwaitHeartbeats(i);
+  }
+  node_->Stop();
+  node_->Beat();  // nobody is there
+}
+
 TEST_F(ClusterNodeTest, WaitsForLeaveNoLongerThanItMay) {
   StartMaster();
   StartNode();

@@ -200,6 +200,10 @@ class FaultFileSystem final : public FileSystem {
     for (const std::string& path : folders_) add(path);
     return std::vector<std::string>(names.begin(), names.end());
   }
+  uint64_t FreeBytes(const std::string&) override {
+    absl::MutexLock lock(&mu_);
+    return capacity_ == kNever ? kUnknownBytes : capacity_ - std::min(capacity_, UsedBytes());
+  }
 
  private:
   static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();

@@ -54,6 +54,15 @@ def full_checkpoints(t):
             raise Failure("training did not go on")
 
 
+@fault(7, "the disk of checkpoints is full for so long that push logs would be: training waits while they have room, and goes on",
+       once=True)
+def full_checkpoints_of_logs(t):
+    with SmallDisk(t.folder / "disk", 48) as disk, SmallDisk(t.folder / "log-0", 24) as first, SmallDisk(t.folder / "log-1", 24) as second:
+        t.identical(full_for(disk, 150, 2, status_says("tries its checkpoint again", "push log takes", "of its room", "No space left")),
+                    sets=LOGGED, most_restarts=0, checkpoints=disk.folder / "checkpoints",
+                    folders={"ps-0": first.folder / "ps-0", "ps-1": second.folder / "ps-1"})
+
+
 @fault(7, "the disk that rows spill to is full: the status says so, and training goes on when there is room", once=True)
 def full_spill(t):
     with SmallDisk(t.folder / "disk", 256) as disk:
@@ -72,8 +81,9 @@ def full_state(t):
 @fault(7, "disks are full for moments, one or several at once, drawn by seed: no process ends, and the model is the same")
 def full_for_moments(t):
     with contextlib.ExitStack() as mounted:
+        logs = t.draw.choice((24, 96))  # MiB; of the smaller ones checkpoints are cut early
         disks = {name: mounted.enter_context(SmallDisk(t.folder / f"disk-{name}", size))
-                 for name, size in (("master", 48), ("checkpoints", 48), ("ps-0", 96), ("ps-1", 96))}
+                 for name, size in (("master", 48), ("checkpoints", 48), ("ps-0", logs), ("ps-1", logs))}
         disks["master"].leave(3)
 
         def disturb(cluster, job_id):

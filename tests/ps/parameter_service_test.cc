@@ -223,6 +223,7 @@ TEST_F(ParameterServiceTest, ACheckpointIsWrittenWhenTheFollowerHasItsCut) {
   ASSERT_EQ(Scrape("tessera_ps_log_bytes{").size(), 1u);
   EXPECT_THAT(Scrape("tessera_ps_log_bytes{")[0],
               testing::MatchesRegex("tessera_ps_log_bytes.job=\"job-1\". [1-9][0-9]*"));
+  EXPECT_EQ(Scrape("tessera_ps_log_share{").size(), 1u);
   v1::SetFollowerRequest pair;
   pair.set_job_id("job-1");
   pair.set_generation(1);

@@ -276,6 +276,66 @@ TEST_F(PushLogTest, KeepsItsBoundAndSaysHowToMakeRoom) {
   EXPECT_OK(Append(*log, 0));
 }
 
+TEST_F(PushLogTest, SaysHowMuchOfItsRoomItTakes) {
+  const std::string bulk(64 << 10, 'b');
+  const auto append = [&bulk](PushLog& log, int times) {
+    for (int i = 0; i < times; ++i) ASSERT_OK(log.Append(Kind::kPush, "push", bulk));
+  };
+  const auto unbounded = Create();
+  append(*unbounded, 1);
+  EXPECT_EQ(unbounded->share(), 0) << "this disk does not say what it has";
+  const auto bounded = Create(false, 4 << 20);
+  append(*bounded, 16);
+  EXPECT_NEAR(bounded->share(), 0.25, 0.01);
+  // Of a disk it asks again after a MiB.
+  files_.SetCapacity(UsedBytes() + (5 << 20));
+  append(*bounded, 16);
+  EXPECT_NEAR(bounded->share(), 0.5, 0.01) << "the disk would let it have more";
+  files_.SetCapacity(UsedBytes() + (1 << 20) + (1 << 19));
+  append(*bounded, 17);
+  EXPECT_NEAR(bounded->share(), 3.06 / 3.5, 0.02);
+  // What no checkpoint needs makes room at once, and its file counts as room.
+  ASSERT_OK(bounded->Cut(Head("a")));
+  bounded->Forget("a");
+  EXPECT_LT(bounded->share(), 0.01);
+  append(*bounded, 28);
+  EXPECT_NEAR(bounded->share(), 0.5, 0.02);
+}
+
+TEST_F(PushLogTest, TellsOfEachTwentiethFromAHalfOn) {
+  int told = 0;
+  PushLog::Options options = Options(false, 4 << 20);
+  options.on_fuller = [&told] { ++told; };
+  const auto log = PushLog::Create(std::move(options), Head(""));
+  ASSERT_OK(log);
+  const std::string bulk(64 << 10, 'b');
+  const auto append_until = [&](float share) {
+    while ((*log)->share() < share) ASSERT_OK((*log)->Append(Kind::kPush, "push", bulk));
+  };
+  append_until(0.48f);
+  EXPECT_EQ(told, 0);
+  append_until(0.5f);
+  EXPECT_EQ(told, 1);
+  append_until(0.76f);
+  EXPECT_EQ(told, 6);
+  ASSERT_OK((*log)->Cut(Head("a")));
+  (*log)->Forget("a");
+  append_until(0.3f);
+  EXPECT_EQ(told, 6);
+  append_until(0.52f);
+  EXPECT_EQ(told, 7) << "it has been short meanwhile";
+}
+
+TEST_F(PushLogTest, ADiskThatOthersFillLeavesItNoRoom) {
+  const auto log = Create();
+  files_.SetCapacity(UsedBytes() + (64 << 20));
+  ASSERT_OK(log->Cut(Head("a")));
+  EXPECT_LT(log->share(), 0.01);
+  files_.SetCapacity(UsedBytes() + 10);
+  EXPECT_FAILS(Append(*log, 1), StatusCode::kResourceExhausted, "no space left");
+  EXPECT_GT(log->share(), 0.8);
+}
+
 TEST_F(PushLogTest, WithFsyncItOutlivesAPowerCut) {
   const auto log = Create(/*fsync=*/true);
   ASSERT_OK(Append(*log, 0));

@@ -56,6 +56,7 @@ class WatchedFiles final : public FileSystem {
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     return disk_.List(folder);
   }
+  uint64_t FreeBytes(const std::string& folder) override { return disk_.FreeBytes(folder); }
 
  private:
   class Readable final : public ReadableFile {

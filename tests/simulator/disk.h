@@ -51,6 +51,7 @@ class ProcessDisk final : public FileSystem {
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     return disk_.List(folder);
   }
+  uint64_t FreeBytes(const std::string& folder) override { return disk_.FreeBytes(folder); }
 
  private:
   class File final : public WritableFile {

@@ -1,0 +1,164 @@
+#include "master/core.h"
+
+#include "tests/master/core_harness.h"
+
+// Push logs that have little room left.
+namespace tessera::master {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class CoreLogRoomTest : public testing::Test, protected CoreHarness {
+ protected:
+  static v1::JobSpec Logged() {
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_train()->set_epochs(30);
+    spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
+    return spec;
+  }
+  // What ps-0's heartbeats say of the job's log from now on.
+  void Says(const std::string& id, float share, uint64_t generation = 1) {
+    heartbeats_["ps-0"].clear_jobs();
+    v1::JobOnPs& job = *heartbeats_["ps-0"].add_jobs();
+    job.set_job_id(id);
+    job.set_generation(generation);
+    job.set_log_share(share);
+  }
+  // A checkpoint makes the log as short as it says.
+  void ShrinksAtEachCheckpoint(const std::string& id, float share) {
+    on_write_ = [this, id, share](const WriteCheckpoint&) {
+      Says(id, share);
+      return absl::OkStatus();
+    };
+  }
+  void Rounds(int rounds) {
+    for (int i = 0; i < rounds; ++i) Round();
+  }
+};
+
+TEST_F(CoreLogRoomTest, ALogThatIsHalfFullGetsItsCheckpointWhileTheJobTrains) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Logged(), 1, 1);
+  RunUntilStep(id, 20);
+  Says(id, 0.49f);
+  Rounds(20);
+  EXPECT_THAT(cuts_, IsEmpty()) << "the job asks for none before its end";
+  Says(id, 0.5f);
+  Advance(absl::Seconds(10));
+  hold_writes_ = true;
+  for (int i = 0; i < 20 && cuts_.empty(); ++i) Round();
+  ASSERT_EQ(cuts_.size(), 1u);
+  const uint64_t at = Job(id).step();
+  Rounds(20);
+  EXPECT_EQ(cuts_.size(), 1u);
+  EXPECT_GT(Job(id).step(), at);
+  EXPECT_EQ(Job(id).phase(), "training");
+  EXPECT_THAT(Events(id), Not(Contains(HasSubstr("push log"))));
+}
+
+TEST_F(CoreLogRoomTest, ALogWithLittleRoomHoldsTrainingUntilItsCheckpointIsWritten) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Logged(), 1, 1);
+  RunUntilStep(id, 20);
+  hold_writes_ = true;
+  Says(id, 0.8f);
+  for (int i = 0; i < 20 && cuts_.empty(); ++i) Round();
+  ASSERT_EQ(cuts_.size(), 1u);
+  const uint64_t at = Job(id).step();
+  Rounds(50);
+  EXPECT_EQ(Job(id).step(), at);
+  EXPECT_EQ(Job(id).phase(), "checkpointing");
+  EXPECT_THAT(Waits(id), Contains(AllOf(HasSubstr("workers wait for the checkpoint of step"),
+                                        HasSubstr("ps-0's push log takes 80% of its room"))));
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-0's push log takes 80% of its room; training")));
+  ShrinksAtEachCheckpoint(id, 0.1f);
+  hold_writes_ = false;
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(writes_.size(), 2u) << "that one, and the job's last";
+  ExpectEachStepOnce(Job(id).total_steps());
+}
+
+// The log has become full while a checkpoint is written.
+TEST_F(CoreLogRoomTest, TrainingGoesToABarrierAndWaitsThereForTheOneThatIsBeingWritten) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Logged();
+  spec.mutable_checkpoint()->set_every_steps(100);
+  hold_writes_ = true;
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 104);
+  ASSERT_EQ(cuts_.size(), 1u);
+  EXPECT_EQ(Job(id).phase(), "training");
+  Says(id, 0.9f);
+  Rounds(20);
+  const uint64_t at = Job(id).step();
+  EXPECT_LT(at, 190u);
+  Rounds(50);
+  EXPECT_EQ(Job(id).step(), at);
+  ShrinksAtEachCheckpoint(id, 0.1f);
+  hold_writes_ = false;
+  RunUntil(id, v1::SUCCEEDED);
+}
+
+TEST_F(CoreLogRoomTest, ACheckpointThatFailsIsCutAgainAtItsBarrier) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Logged(), 1, 1);
+  RunUntilStep(id, 20);
+  on_write_ = [](const WriteCheckpoint&) {
+    return absl::ResourceExhaustedError("the disk is full");
+  };
+  Says(id, 0.8f);
+  for (int i = 0; i < 100 && writes_.size() < 3; ++i) Round();
+  EXPECT_GE(writes_.size(), 3u);
+  const uint64_t at = Job(id).step();
+  for (const CutCheckpoint& cut : cuts_) EXPECT_EQ(cut.calls[0].second.step(), at);
+  EXPECT_THAT(Waits(id), Contains(AllOf(HasSubstr("the job tries its checkpoint again"),
+                                        HasSubstr("ps-0's push log takes 80% of its room"),
+                                        HasSubstr("the disk is full"))));
+  ShrinksAtEachCheckpoint(id, 0.1f);
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(Job(id).total_steps());
+}
+
+TEST_F(CoreLogRoomTest, ADiskThatStaysFullLetsTrainingGoOnForAWhile) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Logged(), 1, 1);
+  RunUntilStep(id, 20);
+  on_write_ = [](const WriteCheckpoint&) {
+    return absl::ResourceExhaustedError("the disk is full");
+  };
+  Says(id, 0.8f);
+  Rounds(100);
+  const uint64_t at = Job(id).step();
+  Rounds(11 * 600);  // of a tenth of a second
+  EXPECT_GT(Job(id).step(), at);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("failed, training goes on without it")));
+}
+
+TEST_F(CoreLogRoomTest, ASuspensionDoesNotWaitForThatDisk) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Logged(), 1, 1);
+  RunUntilStep(id, 20);
+  on_write_ = [](const WriteCheckpoint&) {
+    return absl::ResourceExhaustedError("the disk is full");
+  };
+  Says(id, 0.8f);
+  Rounds(30);
+  ASSERT_TRUE(core_->Suspend(id, now_).ok());
+  Rounds(50);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("runs on, since it cannot be suspended")));
+}
+
+TEST_F(CoreLogRoomTest, ALogOfAnotherGenerationSaysNothing) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Logged(), 1, 1);
+  RunUntilStep(id, 20);
+  Says(id, 0.9f, 7);
+  Rounds(50);
+  EXPECT_THAT(cuts_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace tessera::master
