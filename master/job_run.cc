@@ -24,6 +24,7 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       partition_count_(options_.partitions),
       replicas_(jobs, record, &options_.ps, [this](uint32_t part) { return lost_.Contains(part); }),
       split_counts_(static_cast<uint32_t>(options_.workers.size())),
+      evaluations_(record),
       last_checkpoint_at_(now.monotonic),
       predictions_(static_cast<uint32_t>(options_.workers.size())) {
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {

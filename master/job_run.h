@@ -15,6 +15,7 @@
 #include "master/action_queue.h"
 #include "master/counts.h"
 #include "master/evaluation_round.h"
+#include "master/evaluations.h"
 #include "master/job_table.h"
 #include "master/log_room.h"
 #include "master/lost_ps.h"
@@ -251,15 +252,9 @@ class JobRun {
   void OnTaskMeasured(const v1::Evaluation& evaluation, const Now& now);
   // Tells people how far metrics may be from their exact values.
   void TellErrors(const ActionResult& result, const Now& now);
-  // Says once, the first time, that the monitored metric is NaN. Called before `evaluation` is
-  // added to evaluations_.
-  void TellUndefined(const v1::Evaluation& evaluation, const Now& now);
   void FollowRules(const v1::Evaluation& evaluation, const Now& now);
-
-  // job_run_best.cc
+  void ShowEvaluations();
   struct Writing;
-  // The evaluation of the validation split at that step; null: there is none.
-  v1::Evaluation* EvaluationOf(uint64_t step);
   // Only the checkpoint `lost` had the best model: an earlier evaluation, or the one at this
   // barrier, is the best now.
   void LoseBest(const Writing& lost, absl::string_view why, const Now& now);
@@ -425,7 +420,7 @@ class JobRun {
   SplitCounts split_counts_;
 
   v1::Position position_;  // at the last barrier
-  std::vector<v1::Evaluation> evaluations_;
+  Evaluations evaluations_;
   std::unique_ptr<TrainingPlan> plan_;
   std::unique_ptr<EvaluationRound> round_;
   Wanted evaluation_for_ = Wanted::kBarrier;

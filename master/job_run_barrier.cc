@@ -6,11 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/manifest.h"
-#include "common/job/defaults.h"
-#include "common/job/job_tables.h"
 #include "common/job/metric_names.h"
 #include "common/log.h"
-#include "common/version.h"
+#include "master/checkpoint_calls.h"
 #include "master/job_run.h"
 
 namespace tessera::master {
@@ -140,57 +138,27 @@ std::string JobRun::NewCheckpointFolder() const {
 
 void JobRun::BeginCheckpoint(const Now& now) {
   Enter(Phase::kCheckpointing, now);
-  CutCheckpoint cut;
-  WriteCheckpoint write;
-  write.job_folder = status().job_id();
-  write.folder = NewCheckpointFolder();
   const std::string best_before = position_.best_checkpoint();
-  if (improved_ && spec().checkpoint().keep_best()) position_.set_best_checkpoint(write.folder);
-  v1::CheckpointManifest& manifest = write.manifest;
-  manifest.set_version(kVersion);
-  manifest.set_job_id(status().job_id());
-  *manifest.mutable_spec() = spec();
-  manifest.set_step(position_.step());
-  manifest.set_unix_ms(absl::ToUnixMillis(now.wall));
-  manifest.set_partition_count(partition_count_);
-  for (const v1::PsTable& table : TablesOf(spec())) {
-    v1::CheckpointTable* out = manifest.add_tables();
-    *out->mutable_spec() = table.spec();
-    out->set_dense(table.dense());
-    out->set_fixed_rate(table.fixed_rate());
+  NewCheckpoint checkpoint = {.record = record_,
+                              .ps = options_.ps,
+                              .folder = NewCheckpointFolder(),
+                              .base = last_checkpoint_,
+                              .partition_count = partition_count_,
+                              .position = {},
+                              .pushes = plan_->pushes(),
+                              .evaluations = evaluations_.all(),
+                              .at = now.wall};
+  if (improved_ && spec().checkpoint().keep_best()) {
+    position_.set_best_checkpoint(checkpoint.folder);
   }
-  *manifest.mutable_position() = position_;
-  *manifest.mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
-  const uint32_t parts = static_cast<uint32_t>(options_.ps.size());
-  const std::vector<uint64_t> pushes = plan_->pushes();
-  for (uint32_t i = 0; i < parts; ++i) {
-    v1::WriteCheckpointRequest request;
-    request.set_job_id(status().job_id());
-    request.set_generation(generation());
-    request.set_step(position_.step());
-    request.set_folder(write.folder);
-    request.set_base(last_checkpoint_);
-    request.set_part(i);
-    request.set_parts(parts);
-    request.set_phase(v1::WriteCheckpointRequest::CUT);
-    *request.mutable_confirmed() = {pushes.begin(), pushes.end()};
-    cut.calls.emplace_back(options_.ps[i], request);
-    request.clear_confirmed();
-    request.set_phase(v1::WriteCheckpointRequest::WRITE);
-    write.calls.emplace_back(options_.ps[i], std::move(request));
-  }
-  write.keep = KeptCheckpoints(spec().checkpoint());
-  if (!position_.best_checkpoint().empty()) {
-    write.keep_besides.push_back(position_.best_checkpoint());
-  }
-  cut.folder = write.folder;
+  checkpoint.position = position_;
   writing_ = {.step = position_.step(),
               .next_push = position_.next_push(),
               .since = now.monotonic,
               .best_before = best_before,
-              .folder = write.folder,
-              .work = std::move(write)};
-  actions_.Want(Lane::kForeground, std::move(cut));
+              .folder = checkpoint.folder,
+              .work = WriteOf(checkpoint)};
+  actions_.Want(Lane::kForeground, CutOf(checkpoint));
 }
 
 void JobRun::OnCut(const ActionResult& result, const Now& now) {
@@ -243,16 +211,7 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
 }
 
 void JobRun::TellOfCheckpoint() {
-  TellCommitted telling;
-  for (const RunNode& ps : options_.ps) {
-    v1::WriteCheckpointRequest request;
-    request.set_job_id(status().job_id());
-    request.set_generation(generation());
-    request.set_folder(last_checkpoint_);
-    request.set_phase(v1::WriteCheckpointRequest::COMMITTED);
-    telling.calls.emplace_back(ps, std::move(request));
-  }
-  actions_.WantTelling(std::move(telling));
+  actions_.WantTelling(TellOf(*record_, options_.ps, last_checkpoint_));
 }
 
 void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {

@@ -1,13 +1,11 @@
 // Evaluations between units of training, and the rules that follow them.
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/evaluation_rules.h"
 #include "common/job/defaults.h"
 #include "common/job/metric_names.h"
 #include "common/job/scores.h"
@@ -16,24 +14,6 @@
 #include "master/plan_parts.h"
 
 namespace tessera::master {
-namespace {
-
-// Removes the oldest evaluations but the best one: the job's record, every write of it, every
-// manifest and every status hold all that are kept, and any client must be able to take these
-// messages.
-void ForgetOldest(std::vector<v1::Evaluation>& evaluations) {
-  constexpr size_t kMost = 1000;
-  constexpr size_t kMostBytes = 1 << 20;
-  size_t bytes = 0;
-  for (const v1::Evaluation& evaluation : evaluations) bytes += evaluation.ByteSizeLong();
-  while (evaluations.size() > kMost || (bytes > kMostBytes && evaluations.size() > 2)) {
-    const auto oldest = evaluations.begin() + (evaluations[0].best() ? 1 : 0);
-    bytes -= oldest->ByteSizeLong();
-    evaluations.erase(oldest);
-  }
-}
-
-}  // namespace
 
 bool JobRun::EvaluationDue() const {
   if (!HasSplit("validation") || position_.evaluated_step() == position_.step()) return false;
@@ -105,13 +85,13 @@ void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
 }
 
 void JobRun::OnTaskMeasured(const v1::Evaluation& evaluation, const Now& now) {
-  evaluations_.push_back(evaluation);
+  evaluations_.Append(evaluation);
   *status().add_evaluations() = evaluation;
   jobs_->Touch(record_);
   if (evaluation.split() == "validation" && HasSplit("test")) {
     return BeginEvaluation("test", Wanted::kTask, now);
   }
-  for (const v1::Evaluation& measured : evaluations_) {
+  for (const v1::Evaluation& measured : evaluations_.all()) {
     (*status().mutable_final_metrics())[measured.split()] = measured;
   }
   status().set_checkpoint(start_folder_);
@@ -132,62 +112,50 @@ void JobRun::TellErrors(const ActionResult& result, const Now& now) {
   }
 }
 
-void JobRun::TellUndefined(const v1::Evaluation& evaluation, const Now& now) {
-  const std::string monitor = MonitorOf(spec());
-  // Evaluations of a job that this one started from may have other metrics.
-  const auto is_undefined = [&monitor](const v1::Evaluation& one) {
-    const auto value = one.metrics().find(monitor);
-    return value != one.metrics().end() && std::isnan(value->second);
-  };
-  if (!is_undefined(evaluation) ||
-      std::any_of(evaluations_.begin(), evaluations_.end(), is_undefined)) {
-    return;
-  }
-  jobs_->AddEvent(
-      record_,
-      absl::StrCat(monitor, " is not defined on data.validation (its labels ",
-                   "are all alike, or missing?): it counts neither as an improvement nor as none"),
-      now.wall);
-}
-
-void JobRun::FollowRules(const v1::Evaluation& measured, const Now& now) {
-  v1::Evaluation evaluation = measured;
-  const std::string monitor = MonitorOf(spec());
-  const Followed followed = Follow(monitor, evaluation.metrics().at(monitor));
-  const EvaluationOutcome outcome =
-      FollowEvaluation(EvaluationRulesFrom(position_), followed.value, followed.larger_is_better,
-                       spec().train().schedule().plateau(), spec().train().early_stopping());
-  StoreEvaluationRules(outcome.rules, position_);
+void JobRun::FollowRules(const v1::Evaluation& evaluation, const Now& now) {
+  const Evaluations::Added added = evaluations_.Add(evaluation, position_);
   position_.set_evaluated_step(position_.step());
-  improved_ = outcome.improved;
-  TellUndefined(evaluation, now);
-  if (outcome.improved) {
-    for (v1::Evaluation& before : evaluations_) before.set_best(false);
-    evaluation.set_best(true);
+  improved_ = added.outcome.improved;
+  SPDLOG_INFO("job {}: {}", status().job_id(), added.text);
+  ShowEvaluations();
+  const std::string monitor = MonitorOf(spec());
+  if (added.undefined) {
+    jobs_->AddEvent(
+        record_,
+        absl::StrCat(monitor, " is not defined on data.validation (its labels ",
+                     "are all alike, or missing?): it counts neither as an improvement nor as "
+                     "none"),
+        now.wall);
   }
-  evaluations_.push_back(evaluation);
-  ForgetOldest(evaluations_);
-  *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
-  std::string text = absl::StrCat("step ", evaluation.step(), ": validation");
-  for (const std::string& name : MetricsOf(spec())) {
-    absl::StrAppendFormat(&text, " %s %.6f", name, evaluation.metrics().at(name));
-  }
-  if (outcome.improved) text += " (best so far)";
-  jobs_->Touch(record_);
-  SPDLOG_INFO("job {}: {}", status().job_id(), text);
-  if (outcome.cut) {
+  if (added.outcome.cut) {
     jobs_->AddEvent(record_,
                     absl::StrFormat("plateau: learning rate cut to %g of its schedule",
-                                    outcome.rules.plateau_scale),
+                                    added.outcome.rules.plateau_scale),
                     now.wall);
   }
-  if (outcome.stop && !stopping_) {
+  if (added.outcome.stop && !stopping_) {
     stopping_ = true;
     jobs_->AddEvent(record_,
                     absl::StrCat("early stopping: no improvement of ", monitor, " in ",
-                                 outcome.rules.stop_misses, " evaluations"),
+                                 added.outcome.rules.stop_misses, " evaluations"),
                     now.wall);
   }
+}
+
+void JobRun::ShowEvaluations() {
+  *status().mutable_evaluations() = {evaluations_.all().begin(), evaluations_.all().end()};
+  jobs_->Touch(record_);
+}
+
+void JobRun::LoseBest(const Writing& lost, absl::string_view why, const Now& now) {
+  // The model at the barrier where training stands was measured meanwhile and may be the best now;
+  // its checkpoint is still to be cut.
+  const bool at_barrier = phase_ == Phase::kAwaitingWrite && lost.step != position_.step();
+  const Evaluations::Left left =
+      evaluations_.LoseBest(lost.step, lost.best_before, at_barrier, why, position_);
+  if (at_barrier) improved_ = left.improved;
+  jobs_->AddEvent(record_, left.text, now.wall);
+  ShowEvaluations();
 }
 
 }  // namespace tessera::master

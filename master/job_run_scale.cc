@@ -231,7 +231,7 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
 void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
   const bool by_checkpoint = MovesByCheckpoint();
   TakeUp take_up = {.position = position_,
-                    .evaluations = evaluations_,
+                    .evaluations = evaluations_.all(),
                     .generation = by_checkpoint ? 0 : generation(),
                     .move = by_checkpoint ? 0 : copies_begun_,
                     .folder = by_checkpoint ? last_checkpoint_ : "",

@@ -21,7 +21,7 @@ void JobRun::FindOrOpen(const Now& now) {
     const TakeUp& take_up = *options_.take_up;
     partition_count_ = static_cast<uint32_t>(options_.owner.size());
     position_ = take_up.position;
-    evaluations_ = take_up.evaluations;
+    evaluations_.Set(take_up.evaluations);
     start_folder_ = take_up.folder;
     from_memory_ = take_up.generation > 0;
     log_origin_ = take_up.log_origin;
@@ -93,7 +93,7 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     position_ = start_.position();
     // The checkpoint may have been cut in another mode, which counts pushes otherwise.
     if (StepsTogether(spec().consistency())) position_.set_next_push(position_.step());
-    evaluations_ = {start_.evaluations().begin(), start_.evaluations().end()};
+    evaluations_.Set({start_.evaluations().begin(), start_.evaluations().end()});
   }
   if (first) {
     // Clears the other job's best value and misses: this job's rules may watch another metric on
@@ -104,7 +104,7 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     position_.clear_stop_misses();
     position_.clear_plateau_misses();
     position_.clear_evaluated_step();
-    for (v1::Evaluation& evaluation : evaluations_) evaluation.set_best(false);
+    evaluations_.MarkNone();
   }
   if (!IsTraining(status().task())) {
     // The bad records of training were in other files.
@@ -112,7 +112,7 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     position_.clear_set_aside_records();
   }
   // Evaluates anew what the checkpoint's job may have evaluated.
-  if (status().task() == v1::EVALUATE) evaluations_.clear();
+  if (status().task() == v1::EVALUATE) evaluations_.Set({});
   // The run that measures the final model goes on counting bad records where training stopped, not
   // where the best model was cut.
   if (options_.OnlyMeasures()) {
@@ -149,7 +149,7 @@ void JobRun::Open(const Now& now) {
   ShowShares();
   if (!options_.OnlyMeasures()) {
     // Evaluations that an earlier run made after its last checkpoint are made again.
-    *status().mutable_evaluations() = {evaluations_.begin(), evaluations_.end()};
+    *status().mutable_evaluations() = {evaluations_.all().begin(), evaluations_.all().end()};
     status().set_step(position_.step());
     status().set_samples(position_.samples());
     status().set_bad_records(position_.bad_records());

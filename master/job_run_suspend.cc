@@ -96,7 +96,7 @@ bool JobRun::EndAtBarrier(const Now& now) {
   next.workers.resize(status().worker_scaling().to(), {"nobody", "", 0});
   next.owner = owner_;
   next.take_up = TakeUp{.position = position_,
-                        .evaluations = evaluations_,
+                        .evaluations = evaluations_.all(),
                         .folder = last_checkpoint_,
                         .last_checkpoint = last_checkpoint_,
                         .last_checkpoint_step = last_checkpoint_step_,

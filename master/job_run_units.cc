@@ -159,7 +159,7 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
   }
   if (held.has_evaluate()) {
     const bool first = std::none_of(
-        evaluations_.begin(), evaluations_.end(),
+        evaluations_.all().begin(), evaluations_.all().end(),
         [&](const v1::Evaluation& before) { return before.split() == held.evaluate().split(); });
     if (first) CountBadRecords(result, now);
   }

@@ -69,7 +69,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     double writer_share = 0.1;
     // Folder of push logs; empty: this ps keeps none.
     std::string log_root = {};
-    uint64_t max_log_bytes = 0;  // of a job's log; 0: as much as the disk has
+    uint64_t max_log_bytes = 0;                     // of a job's log; 0: as much as the disk has
     std::function<void()> on_fuller_log = nullptr;  // PushLog::Options::on_fuller
     // For a shard that recovers only to be taken over: it reads its log up to the record with this
     // number, which the log must reach, and does not write it. 0: it reads all of the log and goes

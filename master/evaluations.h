@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/evaluation_rules.h"
+#include "common/job/metric_names.h"
+#include "tessera/v1/checkpoint.pb.h"
+#include "tessera/v1/job.pb.h"
+#include "tessera/v1/master_state.pb.h"
+
+namespace tessera::master {
+
+// The evaluations of a run, oldest first, those of the jobs that it goes on from before its own,
+// and which of them is the best by the metric that the job monitors. Follows the spec's rules
+// (plateau, early stopping), whose state is in the job's position. Of more than a thousand, or a
+// MiB, the oldest are forgotten, but for the best one: the job's record, manifests and statuses
+// have them all. Pure. Not thread-safe.
+class Evaluations {
+ public:
+  explicit Evaluations(const v1::JobRecord* record) : record_(*record) {}  // borrowed
+
+  const std::vector<v1::Evaluation>& all() const { return all_; }
+  void Set(std::vector<v1::Evaluation> all) { all_ = std::move(all); }
+  // Takes it up as it is; no rule follows it.
+  void Append(const v1::Evaluation& evaluation) { all_.push_back(evaluation); }
+  // The best one is no checkpoint's any more.
+  void MarkNone();
+
+  struct Added {
+    EvaluationOutcome outcome;  // its `improved`: the evaluation is marked as the best
+    std::string text;           // what was measured
+    bool undefined = false;     // the monitored metric is NaN, for the first time
+  };
+  // Adds one of the validation split, and follows the rules.
+  Added Add(v1::Evaluation evaluation, v1::Position& position);
+
+  struct Left {
+    std::string text;       // what is lost, why, and which is the best now
+    bool improved = false;  // it is the one at the barrier
+  };
+  // The only checkpoint that had the best model, of `step`, is lost. The best is now the evaluation
+  // whose checkpoint is `before` (empty: there is none), or, if `at_barrier`, that of the
+  // position's step where it is better: its checkpoint is still to be cut.
+  Left LoseBest(uint64_t step, const std::string& before, bool at_barrier, absl::string_view why,
+                v1::Position& position);
+
+ private:
+  const v1::JobSpec& spec() const { return record_.status().spec(); }
+  // The one of the validation split at that step; null: there is none.
+  const v1::Evaluation* At(uint64_t step) const;
+  Followed Monitored(const v1::Evaluation& evaluation) const;
+  void ForgetOldest();
+
+  const v1::JobRecord& record_;
+  std::vector<v1::Evaluation> all_;
+};
+
+}  // namespace tessera::master
