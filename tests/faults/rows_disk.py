@@ -103,6 +103,29 @@ def full_for_moments(t):
                     folders={name: disks[name].folder / name for name in ("master", "ps-0", "ps-1")})
 
 
+@fault(7, "disks that rows spill to are full for moments, one or both, drawn by seed: no process ends, and the model is the same")
+def full_spills_for_moments(t):
+    with contextlib.ExitStack() as mounted:
+        disks = {name: mounted.enter_context(SmallDisk(t.folder / f"disk-{name}", 256)) for name in ("ps-0", "ps-1")}
+
+        def disturb(cluster, job_id):
+            cluster.wait_for_step(job_id, 10)
+            for _ in range(8):
+                if cluster.watch(job_id, t.draw.uniform(0, 1)):
+                    break
+                full = t.draw.sample(sorted(disks), t.draw.choice((1, 1, 2)))
+                with contextlib.ExitStack() as filled:
+                    for name in full:
+                        filled.enter_context(disks[name].kept_full())
+                    cluster.fault(f"no room for {', '.join(full)}")
+                    cluster.watch(job_id, t.draw.uniform(0.1, 3))
+            cluster.wait_for_end(job_id)
+            cluster.check_alive()
+        t.identical(disturb, sets=SyncJob.wide,
+                    folders={name: disks[name].folder / name for name in disks},
+                    flags={name: [*SPILL, "--spill-dir", disks[name].folder / "spill"] for name in disks})
+
+
 def check_refusal(t, disk, program, *flags):
     """It says in what folder there is no room, and ends with the code of those to be started again."""
     done = subprocess.run([str(word) for word in (BIN / program, *flags)], capture_output=True, text=True, timeout=60, cwd=t.folder)
