@@ -241,6 +241,8 @@ v1::Heartbeat PsNode::Heartbeat() {
   for (const auto& shard : jobs_->All()) {
     v1::JobOnPs& job = *heartbeat.add_jobs();
     job.set_job_id(shard->request().job_id());
+    job.set_generation(shard->request().generation());
+    job.set_log_share(shard->log_share());
     job.set_replica(shard->replica());
     job.set_replica_wait_ms(
         static_cast<uint64_t>(absl::ToInt64Milliseconds(shard->replica_wait())));
