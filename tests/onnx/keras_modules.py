@@ -6,7 +6,8 @@ import keras
 import numpy
 from keras import layers, ops
 
-DENSE, FIELDS, DIM = 3, 4, 8
+from shapes import DENSE, DIM, FIELDS
+
 NETWORKS = []
 
 

@@ -4,8 +4,9 @@ import itertools
 import numpy
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-BATCH, DENSE, FIELDS, DIM = 5, 3, 4, 8
-PLACES = 5  # of "history" [batch, 5, 8]; "lengths" [batch] says how many of them a sample has, and behind them are zeros
+from shapes import DENSE, DIM, FIELDS, PLACES
+
+BATCH = 5
 CASES = []
 
 

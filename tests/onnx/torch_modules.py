@@ -3,7 +3,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-DENSE, FIELDS, DIM = 3, 4, 8
+from shapes import DENSE, DIM, FIELDS
+
 WIDTH = DENSE + FIELDS * DIM
 
 

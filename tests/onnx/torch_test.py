@@ -25,7 +25,8 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-from torch_modules import DENSE, DIM, FIELDS, MODULES
+from shapes import DENSE, DIM, FIELDS, without_history
+from torch_modules import MODULES
 
 TESSERA, READ = sys.argv.pop(1), sys.argv.pop(1)
 TOLERANCE = 1e-5
@@ -192,9 +193,14 @@ class Interactions(nn.Module):
         return self.out(torch.cat([compressed, form, dots], 1))
 
 
-def export_by_tracing(network, example, path, opset):
+def export_takes(option):
+    return option in inspect.signature(torch.onnx.export).parameters
+
+
+def export_by_tracing(network, example, path, opset, **more):
     axes = {name: {0: "n"} for name in ("dense", "vectors", "y")}
-    more = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
+    if export_takes("dynamo"):
+        more["dynamo"] = False
     torch.onnx.export(network, example, str(path), input_names=["dense", "vectors"], output_names=["y"], dynamic_axes=axes,
                       opset_version=opset, **more)
 
@@ -258,6 +264,8 @@ class Read(unittest.TestCase):
 
     def forms(self):
         forms = {"opset 16": lambda *arguments: export_by_tracing(*arguments, 16)}
+        if export_takes("export_modules_as_functions"):
+            forms["modules as functions"] = lambda *arguments: export_by_tracing(*arguments, 16, export_modules_as_functions=True)
         if importlib.util.find_spec("onnxscript") is not None:
             forms["torch.export"] = export_by_default
             forms["torch.export, opset 24"] = lambda *arguments: export_by_default(*arguments, opset_version=24)
@@ -284,7 +292,7 @@ class Read(unittest.TestCase):
                 except Exception as refused:  # an exporter has not every op
                     print(f"{form}: {kind.__name__} is not exported: {str(refused).splitlines()[0][:100]}", file=sys.__stderr__)
                     continue
-            (folder / "inputs").write_bytes(dense.numpy().tobytes() + vectors.numpy().tobytes())
+            (folder / "inputs").write_bytes(without_history(dense.numpy(), vectors.numpy()))
             with torch.no_grad():
                 expected[kind.__name__] = network(dense, vectors).reshape(-1)
         self.assertGreater(len(expected), len(MODULES) // 2)
