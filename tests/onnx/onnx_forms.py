@@ -82,6 +82,12 @@ def cuts_that_do_not_divide(n):
 
 
 @case()
+def elements_by_known_indices(n):
+    picks = n.Expand(n.numbers(numpy.array([[[2], [-4], [0]]], dtype=numpy.int64)), n.Concat(n.batch(), n.ints(3, DIM), axis=0))
+    return n.GatherElements(n.vectors, picks, axis=1)
+
+
+@case()
 def axes_of_one(n):
     x = n.Unsqueeze(n.Unsqueeze(n.dense, n.ints(-1)), n.ints(1))
     x = n.Mul(x, n.drawn(1, 1, DENSE, 2))

@@ -55,6 +55,25 @@ def lengths_in_a_column(n):
     return n.ReduceSum(n.Mul(n.Add(n.history, n.drawn(DIM)), weights), n.ints(1), keepdims=0)
 
 
+def last_place(n):
+    """[batch, 1, 8]: of the last place within its length, as PyTorch's gather wants it."""
+    last = n.Sub(n.lengths, n.ints(1))
+    return n.Expand(n.Unsqueeze(n.Unsqueeze(last, n.ints(1)), n.ints(2)), n.ints(1, 1, DIM))
+
+
+@case()
+def last_of_each_by_gather_elements(n):
+    out = n.GRU(batch_second(n), n.drawn(1, 3 * DIM, DIM), n.drawn(1, 3 * DIM, DIM), outputs=2, hidden_size=DIM, linear_before_reset=1)[0]
+    return n.Squeeze(n.GatherElements(n.Transpose(n.Squeeze(out, n.ints(1)), perm=[1, 0, 2]), last_place(n), axis=1), n.ints(1))
+
+
+@case()
+def elements_from_the_end_and_several(n):
+    shifted = n.Add(n.history, n.drawn(DIM))
+    behind = n.Sub(last_place(n), n.ints(PLACES))  # negative: counted from the end
+    return n.GatherElements(shifted, n.Concat(behind, last_place(n), n.Sub(last_place(n), last_place(n)), axis=1), axis=-2)
+
+
 @case()
 def lengths_as_floats(n):
     n.lengths_type = TensorProto.FLOAT

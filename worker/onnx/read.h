@@ -346,7 +346,8 @@ absl::Status ReadSwish(OnnxNodeReader& r);
 absl::Status ReadThresholdedRelu(OnnxNodeReader& r);
 absl::Status ReadWhere(OnnxNodeReader& r);
 
-// Ops that only move numbers or compute shapes (read_shapes.cc, read_gathers.cc).
+// Ops that only move numbers or compute shapes (read_shapes.cc, read_gathers.cc,
+// read_gather_elements.cc).
 absl::Status ReadCast(OnnxNodeReader& r);
 absl::Status ReadCastLike(OnnxNodeReader& r);
 absl::Status ReadConcat(OnnxNodeReader& r);
@@ -354,6 +355,7 @@ absl::Status ReadConstant(OnnxNodeReader& r);
 absl::Status ReadExpand(OnnxNodeReader& r);
 absl::Status ReadFlatten(OnnxNodeReader& r);
 absl::Status ReadGather(OnnxNodeReader& r);
+absl::Status ReadGatherElements(OnnxNodeReader& r);
 absl::Status ReadGatherNd(OnnxNodeReader& r);
 absl::Status ReadIdentity(OnnxNodeReader& r);
 absl::Status ReadPad(OnnxNodeReader& r);

@@ -168,6 +168,7 @@ const OnnxOp kReads[] = {
     {"EyeLike", 1, &ReadEyeLike},
     {"Flatten", 1, &ReadFlatten},
     {"Gather", 2, &ReadGather},
+    {"GatherElements", 2, &ReadGatherElements},
     {"GatherND", 2, &ReadGatherNd},
     {"Gelu", 1, &ReadGelu},
     {"Gemm", 2, &ReadGemm},
