@@ -211,6 +211,7 @@ TEST(Zoo, LogisticRegressionSumsTheRowsAndTheBias) {
 TEST(Zoo, SaysWhatABehaviourLacks) {
   v1::JobSpec spec = TinyJob("din");
   auto& fields = *spec.mutable_model()->mutable_options()->mutable_fields();
+  fields["classes"].set_number_value(1);  // is known, whatever else is wrong
   fields["sequence"].set_string_value("c0");
   EXPECT_THAT(ErrorOf(spec), StartsWith("model.options.sequence: no column \"c0\" has the pooling "
                                         "sequence; known are s"));

@@ -1,3 +1,4 @@
+#include "common/job/tasks.h"
 #include "worker/zoo/model_parts.h"
 
 namespace tessera::worker {
@@ -100,6 +101,7 @@ Tensor BuildDien(ModelParts& parts) {
   int64_t units = parts.options().Int("units", 0, 0, 1024);
   int64_t evolution = parts.options().Int("evolution", 0, 0, 1024);
   const ModelParts::MlpShape shape = parts.ReadMlp({{200, 80}, "dice", false, 0});
+  const int64_t classes = parts.options().Int("classes", 1, 1, kMostClasses);
   const Auxiliary auxiliary = ReadAuxiliary(parts, of);
   if (of.length.index < 0) return {};
   if (units == 0) units = parts.Size(of.target, 0);
@@ -119,7 +121,7 @@ Tensor BuildDien(ModelParts& parts) {
       graph.Add("evolution/augru", "AUGRU", {interests, weight, of.length},
                 Options().Set("units", static_cast<double>(evolution)).Set("sequence", false));
   const Tensor features = parts.Concat("dien/features", {parts.Features(), last});
-  const Tensor output = parts.Logit("mlp/logit", parts.Hidden("mlp", features, shape));
+  const Tensor output = parts.Linear("mlp/logit", parts.Hidden("mlp", features, shape), classes);
   if (auxiliary.weight > 0) AddAuxiliaryLoss(parts, of, auxiliary, interests);
   return output;
 }

@@ -1,3 +1,4 @@
+#include "common/job/tasks.h"
 #include "worker/zoo/model_parts.h"
 
 namespace tessera::worker {
@@ -46,10 +47,11 @@ Tensor BuildDin(ModelParts& parts) {
   attention.activation = parts.options().Choice("attention_activation", "sigmoid",
                                                 {"dice", "prelu", "relu", "sigmoid", "tanh"});
   const bool softmax = parts.options().Bool("attention_softmax", false);
+  const int64_t classes = parts.options().Int("classes", 1, 1, kMostClasses);
   if (behaviour.length.index < 0) return {};
   const Tensor interest = Attend(parts, behaviour, attention, softmax);
   const Tensor features = parts.Concat("din/features", {parts.Features(), interest});
-  return parts.Logit("mlp/logit", parts.Hidden("mlp", features, shape));
+  return parts.Linear("mlp/logit", parts.Hidden("mlp", features, shape), classes);
 }
 
 }  // namespace tessera::worker
