@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/checkpoint/manifest.h"
 #include "common/job/metric_names.h"
 #include "common/log.h"
