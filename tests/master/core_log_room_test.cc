@@ -81,6 +81,18 @@ TEST_F(CoreLogRoomTest, ALogWithLittleRoomHoldsTrainingUntilItsCheckpointIsWritt
   ExpectEachStepOnce(Job(id).total_steps());
 }
 
+TEST_F(CoreLogRoomTest, WhatAPsSaysBeforeItKnowsOfTheCheckpointCausesNoOther) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Logged(), 1, 1);
+  RunUntilStep(id, 20);
+  Says(id, 0.8f);
+  for (int i = 0; i < 50 && committed_.empty(); ++i) Round();
+  ASSERT_EQ(committed_.size(), 1u);
+  Says(id, 0.1f);
+  Rounds(20);
+  EXPECT_EQ(cuts_.size(), 1u);
+}
+
 // The log has become full while a checkpoint is written.
 TEST_F(CoreLogRoomTest, TrainingGoesToABarrierAndWaitsThereForTheOneThatIsBeingWritten) {
   JoinAll(1, 1);
