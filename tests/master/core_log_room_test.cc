@@ -86,10 +86,18 @@ TEST_F(CoreLogRoomTest, WhatAPsSaysBeforeItKnowsOfTheCheckpointCausesNoOther) {
   const std::string id = Submit(Logged(), 1, 1);
   RunUntilStep(id, 20);
   Says(id, 0.8f);
-  for (int i = 0; i < 50 && committed_.empty(); ++i) Round();
-  ASSERT_EQ(committed_.size(), 1u);
-  Says(id, 0.1f);
+  for (int i = 0; i < 50 && writes_.empty(); ++i) Round();
+  ASSERT_EQ(writes_.size(), 1u);
+  hold_writes_ = true;  // the ps are not told
+  const uint64_t at = Job(id).step();
   Rounds(20);
+  EXPECT_GT(Job(id).step(), at);
+  ASSERT_TRUE(committed_.empty());
+  EXPECT_EQ(cuts_.size(), 1u);
+  Says(id, 0.1f);
+  hold_writes_ = false;
+  Rounds(20);
+  EXPECT_EQ(committed_.size(), 1u);
   EXPECT_EQ(cuts_.size(), 1u);
 }
 
