@@ -1,5 +1,7 @@
 #include "master/log_room.h"
 
+#include <algorithm>
+
 namespace tessera::master {
 namespace {
 
@@ -7,14 +9,18 @@ constexpr double kHalf = 0.5;
 constexpr double kScarce = 0.75;
 // Of a ps that has said nothing for longer nobody knows how its log stands.
 constexpr absl::Duration kHolds = absl::Seconds(10);
-// Between two checkpoints that are cut for a log that is half full. Where other files fill its disk
-// a log of any length may be that.
+// A log that is half full again has grown by so much since the last checkpoint; else, as where
+// other files fill its disk or a follower needs its records, a checkpoint is cut from time to time.
+constexpr double kGrowth = 0.1;
 constexpr absl::Duration kBetweenCuts = absl::Seconds(10);
 
 }  // namespace
 
 void LogRoom::Hear(uint64_t incarnation, double share, absl::Duration now) {
-  if (!outdated_) logs_[incarnation] = {.share = share, .at = now};
+  if (outdated_) return;
+  const auto [log, is_new] = logs_.try_emplace(incarnation);
+  const double least = is_new ? share : std::min(log->second.least, share);
+  log->second = {.share = share, .least = least, .at = now};
 }
 
 void LogRoom::OnCommitted() {
@@ -22,10 +28,14 @@ void LogRoom::OnCommitted() {
   outdated_ = true;
 }
 
+bool LogRoom::Says(const Heard& log, absl::Duration now) const {
+  return log.share > 0 && now - log.at <= kHolds;
+}
+
 std::optional<LogRoom::Fullest> LogRoom::fullest(absl::Duration now) const {
   std::optional<Fullest> fullest;
   for (const auto& [incarnation, log] : logs_) {
-    if (now - log.at > kHolds || log.share <= 0) continue;
+    if (!Says(log, now)) continue;
     if (fullest.has_value() && fullest->share >= log.share) continue;
     fullest = {.incarnation = incarnation, .share = log.share};
   }
@@ -39,8 +49,12 @@ bool LogRoom::Scarce(absl::Duration now) const {
 
 bool LogRoom::WantsBarrier(bool writing, absl::Duration last, absl::Duration now) const {
   if (Scarce(now)) return true;
-  const std::optional<Fullest> log = fullest(now);
-  return log.has_value() && log->share >= kHalf && !writing && now - last >= kBetweenCuts;
+  if (writing) return false;
+  return std::any_of(logs_.begin(), logs_.end(), [&](const auto& entry) {
+    const Heard& log = entry.second;
+    return Says(log, now) && log.share >= kHalf &&
+           (log.share >= log.least + kGrowth || now - last >= kBetweenCuts);
+  });
 }
 
 }  // namespace tessera::master

@@ -40,8 +40,11 @@ class LogRoom {
  private:
   struct Heard {
     double share = 0;
+    double least = 0;  // that was heard since the last checkpoint was told of
     absl::Duration at;
   };
+  // Of those that have said something in the last seconds.
+  bool Says(const Heard& log, absl::Duration now) const;
   std::map<uint64_t, Heard> logs_;  // by incarnation
   bool outdated_ = false;
 };

@@ -31,15 +31,27 @@ TEST_F(LogRoomTest, WantsACheckpointAtAHalfAndAWaitForItAtThreeQuarters) {
   EXPECT_EQ(room_.fullest(now_)->incarnation, 1);
 }
 
-TEST_F(LogRoomTest, DoesNotCutOneForAHalfFullLogAfterTheOther) {
-  room_.Hear(1, 0.6, now_);
+TEST_F(LogRoomTest, DoesNotCutOneAfterTheOtherForALogThatStaysHalfFull) {
   cut_ = now_ - absl::Seconds(9);
-  EXPECT_FALSE(Wants());
-  room_.Hear(1, 0.8, now_);
-  EXPECT_TRUE(Wants()) << "there is no time to lose";
-  cut_ -= absl::Seconds(1);
   room_.Hear(1, 0.6, now_);
+  EXPECT_FALSE(Wants()) << "it may have been so after the last one";
+  room_.Hear(1, 0.69, now_);
+  EXPECT_FALSE(Wants());
+  room_.Hear(1, 0.71, now_);
+  EXPECT_TRUE(Wants()) << "it grows";
+  room_.Hear(1, 0.45, now_);
+  EXPECT_FALSE(Wants());
+  room_.Hear(1, 0.56, now_);
   EXPECT_TRUE(Wants());
+  room_.OnCommitted();
+  room_.OnTold();
+  room_.Hear(1, 0.56, now_);
+  EXPECT_FALSE(Wants()) << "the checkpoint did not make it shorter";
+  cut_ -= absl::Seconds(1);
+  EXPECT_TRUE(Wants());
+  room_.Hear(1, 0.8, now_);
+  cut_ = now_;
+  EXPECT_TRUE(Wants()) << "there is no time to lose";
 }
 
 TEST_F(LogRoomTest, ForgetsWhatWasSaidBeforeTheLogsBecameShort) {
