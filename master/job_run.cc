@@ -163,20 +163,6 @@ bool JobRun::WorkersCall() const {
   return options_.workers.size() > 1 && WorkersCallEachOther(spec(), record_->status().task());
 }
 
-void JobRun::RequestDueBarrier(const Now& now) {
-  if (plan_->BarrierDue()) return;
-  const bool writes = writing_.has_value();
-  const float minutes = spec().checkpoint().every_minutes();
-  const bool by_time =
-      minutes > 0 && !writes && now.monotonic - last_checkpoint_at_ >= absl::Minutes(minutes);
-  // One of this step is there, or being written.
-  const uint64_t step = plan_->position().step();
-  const bool there = last_checkpoint_step_ == step || (writes && writing_->step == step);
-  if (by_time || (!there && log_room_.WantsBarrier(writes, last_checkpoint_at_, now.monotonic))) {
-    plan_->RequestBarrier();
-  }
-}
-
 void JobRun::Tick(const Now& now) {
   if (end_.has_value()) return;
   TickWorkers(now);

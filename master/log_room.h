@@ -44,7 +44,7 @@ class LogRoom {
     absl::Duration at;
   };
   // Of those that have said something in the last seconds.
-  bool Says(const Heard& log, absl::Duration now) const;
+  static bool Says(const Heard& log, absl::Duration now);
   std::map<uint64_t, Heard> logs_;  // by incarnation
   bool outdated_ = false;
 };

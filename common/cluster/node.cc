@@ -91,7 +91,7 @@ class Node final : public ClusterNode {
     grpc::Status status;
     int pending = 0;  // operations that have not completed
     bool writing = false;
-    bool beat_due = false;  // once the message that is being sent is
+    bool beat_due = false;  // at once, or when the message that is being sent is
     bool welcomed = false;
     bool goodbye = false;
     bool finishing = false;
@@ -201,9 +201,8 @@ class Node final : public ClusterNode {
     }
     if (tag == Tag::kBeat) {
       BeatCame();
-      s.beat_due = s.writing;
-      if (!s.writing && s.welcomed && !s.goodbye && !s.finishing) s.next = Now();
-      return;
+      s.beat_due = true;
+      return BeatIfDue(s);
     }
     s.pending -= 1;
     switch (tag) {
@@ -217,12 +216,17 @@ class Node final : public ClusterNode {
         return Read(s);
       case Tag::kWrite:
         s.writing = false;
-        if (std::exchange(s.beat_due, false) && s.welcomed && !s.finishing) s.next = Now();
+        BeatIfDue(s);
         if (ok && s.goodbye && s.welcomed && !s.finishing) SayGoodbye(s);
         return;
       default:
         return;
     }
+  }
+
+  void BeatIfDue(Session& s) {
+    if (s.writing || !std::exchange(s.beat_due, false)) return;
+    if (s.welcomed && !s.goodbye && !s.finishing) s.next = Now();
   }
 
   void OnMessage(Session& s) {

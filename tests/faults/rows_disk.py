@@ -78,6 +78,24 @@ def full_state(t):
                     folders={"master": disk.folder / "master"})
 
 
+def full_in_turn(t, disks, step, at_once, longest):
+    """From a step on, eight times: so many of the disks, of `at_once`, have no room for `longest` seconds at most. Nobody ends."""
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, step)
+        for _ in range(8):
+            if cluster.watch(job_id, t.draw.uniform(0, 0.5)):
+                break
+            full = t.draw.sample(sorted(disks), t.draw.choice(at_once))
+            with contextlib.ExitStack() as filled:
+                for name in full:
+                    filled.enter_context(disks[name].kept_full())
+                cluster.fault(f"no room for {', '.join(full)}")
+                cluster.watch(job_id, t.draw.uniform(0.1, longest))
+        cluster.wait_for_end(job_id)
+        cluster.check_alive()
+    return disturb
+
+
 @fault(7, "disks are full for moments, one or several at once, drawn by seed: no process ends, and the model is the same")
 def full_for_moments(t):
     with contextlib.ExitStack() as mounted:
@@ -86,20 +104,8 @@ def full_for_moments(t):
                  for name, size in (("master", 48), ("checkpoints", 48), ("ps-0", logs), ("ps-1", logs))}
         disks["master"].leave(3)
 
-        def disturb(cluster, job_id):
-            cluster.wait_for_step(job_id, 50)
-            for _ in range(8):
-                if cluster.watch(job_id, t.draw.uniform(0, 0.5)):
-                    break
-                full = t.draw.sample(sorted(disks), t.draw.choice((1, 1, 2, 3)))
-                with contextlib.ExitStack() as filled:
-                    for name in full:
-                        filled.enter_context(disks[name].kept_full())
-                    cluster.fault(f"no room for {', '.join(full)}")
-                    cluster.watch(job_id, t.draw.uniform(0.1, 2))
-            cluster.wait_for_end(job_id)
-            cluster.check_alive()
-        t.identical(disturb, sets=t.draw.choice((LOGGED, SYNCED)), checkpoints=disks["checkpoints"].folder / "checkpoints",
+        t.identical(full_in_turn(t, disks, 50, (1, 1, 2, 3), 2), sets=t.draw.choice((LOGGED, SYNCED)),
+                    checkpoints=disks["checkpoints"].folder / "checkpoints",
                     folders={name: disks[name].folder / name for name in ("master", "ps-0", "ps-1")})
 
 
@@ -107,21 +113,7 @@ def full_for_moments(t):
 def full_spills_for_moments(t):
     with contextlib.ExitStack() as mounted:
         disks = {name: mounted.enter_context(SmallDisk(t.folder / f"disk-{name}", 256)) for name in ("ps-0", "ps-1")}
-
-        def disturb(cluster, job_id):
-            cluster.wait_for_step(job_id, 10)
-            for _ in range(8):
-                if cluster.watch(job_id, t.draw.uniform(0, 1)):
-                    break
-                full = t.draw.sample(sorted(disks), t.draw.choice((1, 1, 2)))
-                with contextlib.ExitStack() as filled:
-                    for name in full:
-                        filled.enter_context(disks[name].kept_full())
-                    cluster.fault(f"no room for {', '.join(full)}")
-                    cluster.watch(job_id, t.draw.uniform(0.1, 3))
-            cluster.wait_for_end(job_id)
-            cluster.check_alive()
-        t.identical(disturb, sets=SyncJob.wide,
+        t.identical(full_in_turn(t, disks, 10, (1, 1, 2), 3), sets=SyncJob.wide,
                     folders={name: disks[name].folder / name for name in disks},
                     flags={name: [*SPILL, "--spill-dir", disks[name].folder / "spill"] for name in disks})
 

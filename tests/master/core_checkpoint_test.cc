@@ -18,9 +18,6 @@ class CoreCheckpointTest : public testing::Test, protected CoreHarness {
     spec.mutable_checkpoint()->set_every_steps(steps);
     return spec;
   }
-  void Rounds(int rounds) {
-    for (int i = 0; i < rounds; ++i) Round();
-  }
   // Until a checkpoint is cut and its write is under way, which then stands still.
   std::string SubmitAndHold(const v1::JobSpec& spec) {
     hold_writes_ = true;

@@ -187,6 +187,9 @@ class CoreHarness {
     Advance(absl::Milliseconds(100));
     return busy;
   }
+  void Rounds(int rounds) {
+    for (int i = 0; i < rounds; ++i) Round();
+  }
   // One action or one unit, and some time: finer than a round.
   void Step() {
     if (std::optional<Action> action = core_->TakeAction(Lane::kForeground)) {

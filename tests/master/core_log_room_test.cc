@@ -34,15 +34,26 @@ class CoreLogRoomTest : public testing::Test, protected CoreHarness {
       return absl::OkStatus();
     };
   }
-  void Rounds(int rounds) {
-    for (int i = 0; i < rounds; ++i) Round();
+  // A job that trains, with one ps.
+  std::string Train() {
+    JoinAll(1, 1);
+    const std::string id = Submit(Logged(), 1, 1);
+    RunUntilStep(id, 20);
+    return id;
+  }
+  // The same, with little room in its log and none for checkpoints.
+  std::string TrainWithoutRoom() {
+    const std::string id = Train();
+    on_write_ = [](const WriteCheckpoint&) {
+      return absl::ResourceExhaustedError("the disk is full");
+    };
+    Says(id, 0.8f);
+    return id;
   }
 };
 
 TEST_F(CoreLogRoomTest, ALogThatIsHalfFullGetsItsCheckpointWhileTheJobTrains) {
-  JoinAll(1, 1);
-  const std::string id = Submit(Logged(), 1, 1);
-  RunUntilStep(id, 20);
+  const std::string id = Train();
   Says(id, 0.49f);
   Rounds(20);
   EXPECT_THAT(cuts_, IsEmpty()) << "the job asks for none before its end";
@@ -60,9 +71,7 @@ TEST_F(CoreLogRoomTest, ALogThatIsHalfFullGetsItsCheckpointWhileTheJobTrains) {
 }
 
 TEST_F(CoreLogRoomTest, ALogWithLittleRoomHoldsTrainingUntilItsCheckpointIsWritten) {
-  JoinAll(1, 1);
-  const std::string id = Submit(Logged(), 1, 1);
-  RunUntilStep(id, 20);
+  const std::string id = Train();
   hold_writes_ = true;
   Says(id, 0.8f);
   for (int i = 0; i < 20 && cuts_.empty(); ++i) Round();
@@ -82,9 +91,7 @@ TEST_F(CoreLogRoomTest, ALogWithLittleRoomHoldsTrainingUntilItsCheckpointIsWritt
 }
 
 TEST_F(CoreLogRoomTest, WhatAPsSaysBeforeItKnowsOfTheCheckpointCausesNoOther) {
-  JoinAll(1, 1);
-  const std::string id = Submit(Logged(), 1, 1);
-  RunUntilStep(id, 20);
+  const std::string id = Train();
   Says(id, 0.8f);
   for (int i = 0; i < 50 && writes_.empty(); ++i) Round();
   ASSERT_EQ(writes_.size(), 1u);
@@ -123,13 +130,7 @@ TEST_F(CoreLogRoomTest, TrainingGoesToABarrierAndWaitsThereForTheOneThatIsBeingW
 }
 
 TEST_F(CoreLogRoomTest, ACheckpointThatFailsIsCutAgainAtItsBarrier) {
-  JoinAll(1, 1);
-  const std::string id = Submit(Logged(), 1, 1);
-  RunUntilStep(id, 20);
-  on_write_ = [](const WriteCheckpoint&) {
-    return absl::ResourceExhaustedError("the disk is full");
-  };
-  Says(id, 0.8f);
+  const std::string id = TrainWithoutRoom();
   for (int i = 0; i < 100 && writes_.size() < 3; ++i) Round();
   EXPECT_GE(writes_.size(), 3u);
   const uint64_t at = Job(id).step();
@@ -143,13 +144,7 @@ TEST_F(CoreLogRoomTest, ACheckpointThatFailsIsCutAgainAtItsBarrier) {
 }
 
 TEST_F(CoreLogRoomTest, ADiskThatStaysFullLetsTrainingGoOnForAWhile) {
-  JoinAll(1, 1);
-  const std::string id = Submit(Logged(), 1, 1);
-  RunUntilStep(id, 20);
-  on_write_ = [](const WriteCheckpoint&) {
-    return absl::ResourceExhaustedError("the disk is full");
-  };
-  Says(id, 0.8f);
+  const std::string id = TrainWithoutRoom();
   Rounds(100);
   const uint64_t at = Job(id).step();
   Rounds(11 * 600);  // of a tenth of a second
@@ -158,13 +153,7 @@ TEST_F(CoreLogRoomTest, ADiskThatStaysFullLetsTrainingGoOnForAWhile) {
 }
 
 TEST_F(CoreLogRoomTest, ASuspensionDoesNotWaitForThatDisk) {
-  JoinAll(1, 1);
-  const std::string id = Submit(Logged(), 1, 1);
-  RunUntilStep(id, 20);
-  on_write_ = [](const WriteCheckpoint&) {
-    return absl::ResourceExhaustedError("the disk is full");
-  };
-  Says(id, 0.8f);
+  const std::string id = TrainWithoutRoom();
   Rounds(30);
   ASSERT_TRUE(core_->Suspend(id, now_).ok());
   Rounds(50);
@@ -172,9 +161,7 @@ TEST_F(CoreLogRoomTest, ASuspensionDoesNotWaitForThatDisk) {
 }
 
 TEST_F(CoreLogRoomTest, ALogOfAnotherGenerationSaysNothing) {
-  JoinAll(1, 1);
-  const std::string id = Submit(Logged(), 1, 1);
-  RunUntilStep(id, 20);
+  const std::string id = Train();
   Says(id, 0.9f, 7);
   Rounds(50);
   EXPECT_THAT(cuts_, IsEmpty());

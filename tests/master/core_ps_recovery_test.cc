@@ -32,9 +32,6 @@ class CorePsRecoveryTest : public testing::Test, protected CoreHarness {
                  : absl::OkStatus();
     };
   }
-  void Rounds(int rounds) {
-    for (int i = 0; i < rounds; ++i) Round();
-  }
 };
 
 TEST_F(CorePsRecoveryTest, PsForgetALogWhenTheirMasterKnowsThatItIsNotNeeded) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "google/protobuf/unknown_field_set.h"
+#include "worker/onnx/onnx_graph.h"
 
 namespace tessera::worker {
 namespace {
@@ -72,36 +73,36 @@ class Call {
   // An output of the function that is its input, or an output before; empty: there is none.
   const std::string& not_made() const { return not_made_; }
 
-  // Makes the function's node the caller's.
-  void Translate(onnx::NodeProto& node) const {
-    if (!node.name().empty()) node.set_name(absl::StrCat(prefix_, "/", node.name()));
-    for (std::string& name : *node.mutable_input()) Rename(name);
-    for (std::string& name : *node.mutable_output()) Rename(name);
-    google::protobuf::RepeatedPtrField<onnx::AttributeProto> attributes;
-    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-      if (attribute.ref_attr_name().empty()) {
-        if (attribute.has_g()) Translate(*attribute.mutable_g());
-        *attributes.Add() = std::move(attribute);
-      } else if (const auto given = attributes_.find(attribute.ref_attr_name());
-                 given != attributes_.end()) {
-        *attributes.Add() = given->second;
-        attributes.rbegin()->set_name(attribute.name());
-      }
-    }
-    node.mutable_attribute()->Swap(&attributes);
+  // The function's nodes, of the caller's names and attributes.
+  onnx::GraphProto Body(const onnx::FunctionProto& function) const {
+    onnx::GraphProto body;
+    *body.mutable_node() = function.node();
+    RenameAll(body, [this](std::string& name) {
+      if (name.empty()) return;
+      const auto known = names_.find(name);
+      name = known != names_.end() ? known->second : absl::StrCat(prefix_, "/", name);
+    });
+    TakeAttributes(body);
+    return body;
   }
 
  private:
-  void Translate(onnx::GraphProto& graph) const {
-    for (auto& input : *graph.mutable_input()) Rename(*input.mutable_name());
-    for (auto& output : *graph.mutable_output()) Rename(*output.mutable_name());
-    for (auto& tensor : *graph.mutable_initializer()) Rename(*tensor.mutable_name());
-    for (auto& node : *graph.mutable_node()) Translate(node);
-  }
-  void Rename(std::string& name) const {
-    if (name.empty()) return;
-    const auto known = names_.find(name);
-    name = known != names_.end() ? known->second : absl::StrCat(prefix_, "/", name);
+  void TakeAttributes(onnx::GraphProto& graph) const {
+    for (onnx::NodeProto& node : *graph.mutable_node()) {
+      if (!node.name().empty()) node.set_name(absl::StrCat(prefix_, "/", node.name()));
+      google::protobuf::RepeatedPtrField<onnx::AttributeProto> attributes;
+      for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+        if (attribute.ref_attr_name().empty()) {
+          if (attribute.has_g()) TakeAttributes(*attribute.mutable_g());
+          *attributes.Add() = std::move(attribute);
+        } else if (const auto given = attributes_.find(attribute.ref_attr_name());
+                   given != attributes_.end()) {
+          *attributes.Add() = given->second;
+          attributes.rbegin()->set_name(attribute.name());
+        }
+      }
+      node.mutable_attribute()->Swap(&attributes);
+    }
   }
 
   std::string prefix_;
@@ -173,10 +174,9 @@ class Inliner {
     if (!call.not_made().empty()) {
       return wrong("gives \"", call.not_made(), "\", which it has not made, or gives it twice");
     }
-    for (const onnx::NodeProto& inner : function.node()) {
-      onnx::NodeProto own = inner;
-      call.Translate(own);
-      TESSERA_RETURN_IF_ERROR(Add(std::move(own), depth + 1, graph));
+    onnx::GraphProto body = call.Body(function);
+    for (onnx::NodeProto& inner : *body.mutable_node()) {
+      TESSERA_RETURN_IF_ERROR(Add(std::move(inner), depth + 1, graph));
     }
     return absl::OkStatus();
   }

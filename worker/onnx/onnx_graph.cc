@@ -12,20 +12,6 @@ namespace {
 
 using Nodes = std::vector<const onnx::NodeProto*>;
 
-// Replaces every name of the graph, and of the graphs within, by rename(name).
-void RenameAll(onnx::GraphProto& graph, const std::function<void(std::string&)>& rename) {
-  for (auto& input : *graph.mutable_input()) rename(*input.mutable_name());
-  for (auto& output : *graph.mutable_output()) rename(*output.mutable_name());
-  for (auto& tensor : *graph.mutable_initializer()) rename(*tensor.mutable_name());
-  for (auto& node : *graph.mutable_node()) {
-    for (std::string& name : *node.mutable_input()) rename(name);
-    for (std::string& name : *node.mutable_output()) rename(name);
-    for (auto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_g()) RenameAll(*attribute.mutable_g(), rename);
-    }
-  }
-}
-
 // Moves the constants of `from`, which is within `to`, and of the graphs within it.
 void Hoist(onnx::GraphProto& from, std::set<std::string>& taken, onnx::GraphProto& to) {
   std::map<std::string, std::string> renamed;
@@ -70,6 +56,19 @@ void AddIdentity(const std::string& from, const std::string& to, Nodes& nodes,
 }
 
 }  // namespace
+
+void RenameAll(onnx::GraphProto& graph, const std::function<void(std::string&)>& rename) {
+  for (auto& input : *graph.mutable_input()) rename(*input.mutable_name());
+  for (auto& output : *graph.mutable_output()) rename(*output.mutable_name());
+  for (auto& tensor : *graph.mutable_initializer()) rename(*tensor.mutable_name());
+  for (auto& node : *graph.mutable_node()) {
+    for (std::string& name : *node.mutable_input()) rename(name);
+    for (std::string& name : *node.mutable_output()) rename(name);
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) RenameAll(*attribute.mutable_g(), rename);
+    }
+  }
+}
 
 void HoistConstants(onnx::GraphProto& graph) {
   onnx::GraphProto found;

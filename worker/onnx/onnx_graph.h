@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ std::set<std::string> NamesRead(const std::vector<const onnx::NodeProto*>& nodes
 std::vector<const onnx::NodeProto*> Unfolded(const std::vector<const onnx::NodeProto*>& nodes,
                                              std::deque<onnx::NodeProto>& made);
 
+// Replaces every name of a value in the graph, and in the graphs within, by rename(name).
+void RenameAll(onnx::GraphProto& graph, const std::function<void(std::string&)>& rename);
 // The graph with `prefix` before all names that it makes itself.
 onnx::GraphProto Renamed(const onnx::GraphProto& graph, const std::string& prefix);
 

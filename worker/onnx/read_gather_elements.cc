@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/onnx/read.h"
+#include "worker/onnx/writer.h"
 
 namespace tessera::worker {
 namespace {
@@ -50,21 +51,16 @@ onnx::GraphProto Chosen(int64_t axis, int64_t size, size_t rank, int64_t opset) 
   AddConstant(graph, {0}, {}, "zero");
   AddNode(graph, "CastLike", {"zero", "data"}, "nothing");
   AddNode(graph, "Where", {"wanted", "data", "nothing"}, "apart");
-  onnx::NodeProto& sum = AddNode(graph, "ReduceSum", {"apart"}, "chosen");
-  onnx::AttributeProto& keep = *sum.add_attribute();
-  keep.set_name("keepdims");
-  keep.set_type(onnx::AttributeProto::INT);
-  keep.set_i(0);
+  std::vector<std::string> summed = {"apart"};
+  std::vector<OnnxAttribute> attributes = {{"keepdims", int64_t{0}}};
   if (opset >= 13) {
     AddConstant(graph, {axis}, {1}, "axis");
-    graph.mutable_node()->SwapElements(graph.node_size() - 1, graph.node_size() - 2);
-    graph.mutable_node(graph.node_size() - 1)->add_input("axis");
+    summed.push_back("axis");
   } else {
-    onnx::AttributeProto& axes = *sum.add_attribute();
-    axes.set_name("axes");
-    axes.set_type(onnx::AttributeProto::INTS);
-    axes.add_ints(axis);
+    attributes.push_back({"axes", std::vector<int64_t>{axis}});
   }
+  onnx::NodeProto& sum = AddNode(graph, "ReduceSum", summed, "chosen");
+  for (const OnnxAttribute& attribute : attributes) *sum.add_attribute() = attribute.proto();
   return graph;
 }
 
