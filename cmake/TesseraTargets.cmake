@@ -35,9 +35,9 @@ elseif(TESSERA_SANITIZE STREQUAL "thread")
   target_compile_options(tessera_options INTERFACE -fsanitize=thread -U__SANITIZE_THREAD__
                          -fno-omit-frame-pointer)
   target_link_options(tessera_options INTERFACE -fsanitize=thread)
-  add_library(tessera_tsan_mutex OBJECT ${CMAKE_SOURCE_DIR}/tests/tsan_mutex.cc)
-  target_link_libraries(tessera_tsan_mutex PRIVATE tessera_options)
-  list(APPEND TESSERA_PROGRAM_OBJECTS $<TARGET_OBJECTS:tessera_tsan_mutex>)
+  add_library(tessera_tsan OBJECT ${CMAKE_SOURCE_DIR}/tests/tsan_mutex.cc ${CMAKE_SOURCE_DIR}/tests/tsan_memory_files.cc)
+  target_link_libraries(tessera_tsan PRIVATE tessera_options)
+  list(APPEND TESSERA_PROGRAM_OBJECTS $<TARGET_OBJECTS:tessera_tsan>)
 endif()
 
 # tessera_list_of_files(FOLDER PATTERN HEADER MACRO [INCLUDED]): writes FOLDER/HEADER, which code includes as if it stood there, with a list
