@@ -74,6 +74,54 @@ def elements_from_the_end_and_several(n):
     return n.GatherElements(shifted, n.Concat(behind, last_place(n), n.Sub(last_place(n), last_place(n)), axis=1), axis=-2)
 
 
+def last(n):
+    """[batch]: the last place within each length."""
+    return n.Clip(n.Sub(n.lengths, n.ints(1)), n.int(0))
+
+
+def counted(n):
+    """[batch]: 0, 1, ..., as PyTorch's arange."""
+    return n.Range(n.int(0), n.Gather(n.Shape(n.history), n.int(0), axis=0), n.int(1))
+
+
+@case(12)
+def last_of_each_by_one_index_of_two_axes(n):
+    """As PyTorch's older exporter writes x[torch.arange(n), last]."""
+    shifted = n.Add(n.history, n.drawn(DIM))
+    size = n.Gather(n.Shape(n.history), n.ints(1), axis=0)
+    index = n.Add(last(n), n.Mul(counted(n), size))
+    chosen = n.Reshape(n.Gather(n.Flatten(shifted, axis=2), index, axis=0), n.ints(-1, DIM))
+    return n.Reshape(chosen, n.Concat(n.Shape(index), n.ints(DIM), axis=0))
+
+
+@case()
+def known_places_by_one_index_of_two_axes(n):
+    samples = counted(n)
+    index = n.Add(n.ints(2), n.Mul(n.ints(PLACES), samples))
+    several = n.Add(n.numbers(numpy.array([[3, 0, 3]], dtype=numpy.int64)), n.Unsqueeze(n.Mul(n.ints(PLACES), samples), n.ints(1)))
+    flat = n.Reshape(n.history, n.ints(-1, DIM))
+    whole = n.Gather(n.ReduceSum(n.vectors, n.ints(1), keepdims=0), samples, axis=0)
+    return n.Add(n.Add(whole, n.Gather(flat, index, axis=0)), n.ReduceMean(n.Gather(flat, several, axis=0), axes=[1], keepdims=0))
+
+
+@case()
+def last_of_each_by_an_index_of_each_axis(n):
+    """As PyTorch's exporter of torch.export writes it."""
+    like = n.Shape(last(n))
+    lists = n.Concat(*[n.Unsqueeze(n.Expand(index, like), n.ints(-1)) for index in (counted(n), last(n))], axis=-1)
+    return n.GatherND(n.Add(n.history, n.drawn(DIM)), lists, batch_dims=0)
+
+
+@case()
+def several_of_each_by_an_index_of_each_axis(n):
+    """x[arange[:, None], [last, 0]]; and of each sample, as TensorFlow has it."""
+    places = n.Concat(n.Unsqueeze(last(n), n.ints(1)), n.Sub(n.Unsqueeze(last(n), n.ints(1)), n.Unsqueeze(last(n), n.ints(1))), axis=1)
+    like = n.Shape(places)
+    lists = n.Concat(*[n.Unsqueeze(n.Expand(index, like), n.ints(-1)) for index in (n.Unsqueeze(counted(n), n.ints(1)), places)], axis=2)
+    shifted = n.Add(n.history, n.drawn(DIM))
+    return n.Concat(n.Flatten(n.GatherND(shifted, lists)), n.GatherND(shifted, n.Unsqueeze(last(n), n.ints(1)), batch_dims=1), axis=1)
+
+
 @case()
 def lengths_as_floats(n):
     n.lengths_type = TensorProto.FLOAT
@@ -141,6 +189,10 @@ def last_state_of_a_gru_within_lengths(n):
 REFUSED = {
     "a quotient of whole numbers that samples have; cast them to floats first": lambda n: n.Cast(
         n.Div(n.Add(n.lengths, n.ints(1)), n.ints(2)), to=TensorProto.FLOAT),
+    "reads numbers that count the samples of a batch": lambda n: n.Mul(n.dense, n.Cast(n.Unsqueeze(counted(n), n.ints(1)), to=TensorProto.FLOAT)),
+    "indices that count samples by 4, each of which has 5 places": lambda n: n.Gather(
+        n.Reshape(n.history, n.ints(-1, DIM)), n.Mul(counted(n), n.ints(4)), axis=0),
+    "counts the samples of a batch": lambda n: n.Add(n.lengths, counted(n)),
     'input "lengths" is [batch, 2] in the file, the job\'s data gives [batch, 1] or [batch]': lambda n: two_columns(n),
 }
 

@@ -427,7 +427,21 @@ class BatchInAShape(Fields):
         return torch.cat([ones, x[:, 1:]], 1).repeat(1, 2, 1)[:, :fields]
 
 
+class OwnPlaces(Module):
+    """Of each sample places that it computes."""
+
+    WIDE = DENSE + 4 * DIM
+
+    def body(self, dense, vectors):
+        batch = vectors.size(0)
+        place = (dense > 0).long().sum(1)
+        samples = torch.arange(batch)
+        both = torch.stack([place, FIELDS - 1 - place], 1)
+        by_gather = vectors.gather(1, place.view(-1, 1, 1).expand(-1, 1, DIM)).squeeze(1)
+        return torch.cat([dense, vectors[samples, place], vectors[samples[:, None], both].flatten(1), by_gather], 1)
+
+
 MODULES = (MultiHeadAttention, EncoderLayer, Encoder, ScaledDotProduct, MaskedAttention, FeatureTokens, Gru, LastOfGru, GruBothWays, Lstm,
            LstmBothWays, PoolingByAttention, Towers, Cosine, PairsByIndex, CrossExperts, HeadsOfForms, LayerOfEachField, Experts,
            LogarithmicNeurons, Convolutions, Windows, Decoder, Normalizations, Gates, Powers, Moments, Choices, Periodic, WeightNorm, Mixture,
-           Prototypes, LowRank, Tied, WeighedPairs, Bins, BatchInAShape)
+           Prototypes, LowRank, Tied, WeighedPairs, Bins, BatchInAShape, OwnPlaces)

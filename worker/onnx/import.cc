@@ -242,6 +242,7 @@ absl::StatusOr<Tensor> OutputOf(const OnnxValue& made, OnnxNodeReader reader) {
   if (made.kind != OnnxValue::Kind::kTensor || made.IsUnbatched()) {
     return absl::InvalidArgumentError("is the same for every sample");
   }
+  if (made.CountsSamples()) return absl::InvalidArgumentError("counts the samples of a batch");
   const std::vector<int64_t> dims = reader.DimsOf(made);
   const auto sizes = std::count_if(dims.begin(), dims.end(), [](int64_t dim) { return dim != 1; });
   if (sizes > 2 || dims[made.batch_axis()] != BatchTimes(1)) {

@@ -36,6 +36,12 @@ struct OnnxValue {
   std::vector<int64_t> dims;
   std::vector<float> floats;
   std::vector<int64_t> ints;  // the batch's size is BatchTimes
+  // kTensor, kInts: whole numbers to which each sample adds its own number in the batch, from 0,
+  // times this. Only what read_counted.cc reads may have it.
+  int64_t per_sample = 0;
+  // kTensor, kInts: lists of indices, along the last axis, before the first of which each sample
+  // has its own number in the batch. Likewise.
+  bool behind_sample = false;
   // kFloats: an initializer that is trained; else constants.
   bool trained = false;
   // Trained, and read in several forms: becomes a tensor without the batch for every node.
@@ -65,6 +71,8 @@ struct OnnxValue {
   bool IsUnbatched() const { return kind == Kind::kTensor && batch_axis() == axes.size(); }
   // kFloats, kInts: whether the dimensions have the batch.
   bool HasBatch() const;
+  // Whether the value differs from sample to sample by the sample's number.
+  bool CountsSamples() const { return per_sample != 0 || behind_sample; }
 };
 
 // Stands for `factor` times the size of the batch, which is not known when a file is read, among

@@ -32,6 +32,11 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
     const OnnxOp& op = *FindOnnxOp(node.op_type());
     TESSERA_RETURN_IF_ERROR(reader.CheckInputs(op.least_inputs));
     TESSERA_RETURN_IF_ERROR(CheckNode(node, reader.opset()));
+    if (CountsSamples(reader)) {
+      TESSERA_RETURN_IF_ERROR(ReadCounted(reader, op.read));
+      reader.MarkWholeOutputs();
+      return reader.CheckOutputs();
+    }
     if (const std::optional<absl::Status> known = ReadKnown(reader); known.has_value()) {
       return *known;
     }
@@ -105,7 +110,7 @@ absl::Status OnnxNodeReader::CheckOutputs() const {
 
 const OnnxValue& OnnxNodeReader::in(size_t i) const {
   static const OnnxValue none = OnnxValue::OfInts({});
-  if (const auto taken = unbatched_.find(i); taken != unbatched_.end()) return taken->second;
+  if (const auto taken = taken_.find(i); taken != taken_.end()) return taken->second;
   return Has(i) ? network_.values.at(node_.input(static_cast<int>(i))) : none;
 }
 
@@ -114,6 +119,8 @@ absl::StatusOr<OnnxValue> OnnxNodeReader::TensorIn(size_t i) {
   if (IsTensor(i)) return in(i);
   if (in(i).HasBatch()) {
     TESSERA_ASSIGN_OR_RETURN(OnnxValue repeated, Repeated(i, in(i).dims));
+    // What counts samples is one for this node alone, or its zeros would be taken for the numbers.
+    if (in(i).CountsSamples()) return taken_[i] = std::move(repeated);
     // From here on the input is a tensor.
     return network_.values[node_.input(static_cast<int>(i))] = std::move(repeated);
   }
@@ -134,7 +141,7 @@ absl::Status OnnxNodeReader::TakeUnbatched(size_t i) {
   std::vector<int64_t> dims = value.dims;
   if (dims.empty()) dims.push_back(1);  // a tensor has an axis besides the batch
   TESSERA_ASSIGN_OR_RETURN(taken.tensor, Materialize(i, dims));
-  unbatched_[i] = std::move(taken);
+  taken_[i] = std::move(taken);
   return absl::OkStatus();
 }
 

@@ -168,7 +168,7 @@ class OnnxNodeReader {
                                                     const std::string& part,
                                                     std::optional<int64_t> round,
                                                     const std::vector<OnnxValue>& inputs);
-  // The output of a Concat, Gather or Unsqueeze node of `inputs` along the axis.
+  // The output of a Concat, Gather, Squeeze or Unsqueeze node of `inputs` along the axis.
   absl::StatusOr<OnnxValue> AlongAxis(const std::string& op_type, int64_t axis,
                                       const std::vector<OnnxValue>& inputs);
   // The graph's error.
@@ -197,7 +197,7 @@ class OnnxNodeReader {
   const onnx::NodeProto& node_;
   const OnnxScope& scope_;
   OnnxNetwork& network_;
-  std::map<size_t, OnnxValue> unbatched_;  // inputs
+  std::map<size_t, OnnxValue> taken_;  // inputs in another form than others read them
 };
 
 // Adds the layers that compute the node and sets its outputs. Errors say what is wrong; the caller
@@ -346,8 +346,20 @@ absl::Status ReadSwish(OnnxNodeReader& r);
 absl::Status ReadThresholdedRelu(OnnxNodeReader& r);
 absl::Status ReadWhere(OnnxNodeReader& r);
 
-// Ops that only move numbers or compute shapes (read_shapes.cc, read_gathers.cc,
-// read_gather_elements.cc).
+// Whether an input counts the samples of a batch (OnnxValue::CountsSamples).
+bool CountsSamples(const OnnxNodeReader& r);
+// Reads such a node with `read`, which need not know it (read_counted.cc). UNIMPLEMENTED: it is
+// none of those that only lead to an index of the batch's axis.
+absl::Status ReadCounted(OnnxNodeReader& r, OnnxRead read);
+
+// Gathers by indices that samples compute (read_chosen.cc): of data [batch, size, ...] and indices
+// [batch, places...] the places [batch, places..., ...]. UNIMPLEMENTED: they have other forms, or
+// too many numbers to choose from.
+absl::StatusOr<OnnxValue> ChosenBySample(OnnxNodeReader& r, const OnnxValue& data,
+                                         const OnnxValue& indices);
+absl::Status ReadGatherElements(OnnxNodeReader& r);
+
+// Ops that only move numbers or compute shapes (read_shapes.cc, read_gathers.cc).
 absl::Status ReadCast(OnnxNodeReader& r);
 absl::Status ReadCastLike(OnnxNodeReader& r);
 absl::Status ReadConcat(OnnxNodeReader& r);
@@ -355,7 +367,6 @@ absl::Status ReadConstant(OnnxNodeReader& r);
 absl::Status ReadExpand(OnnxNodeReader& r);
 absl::Status ReadFlatten(OnnxNodeReader& r);
 absl::Status ReadGather(OnnxNodeReader& r);
-absl::Status ReadGatherElements(OnnxNodeReader& r);
 absl::Status ReadGatherNd(OnnxNodeReader& r);
 absl::Status ReadIdentity(OnnxNodeReader& r);
 absl::Status ReadPad(OnnxNodeReader& r);

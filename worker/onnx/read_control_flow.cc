@@ -131,11 +131,12 @@ absl::StatusOr<OnnxValue> OnnxNodeReader::AlongAxis(const std::string& op_type, 
                                                     const std::vector<OnnxValue>& inputs) {
   onnx::NodeProto node;
   node.set_op_type(op_type);
-  const bool is_input = op_type == "Unsqueeze" && opset() >= 13;
+  const bool is_list = op_type == "Squeeze" || op_type == "Unsqueeze";
+  const bool is_input = is_list && opset() >= 13;
   if (!is_input) {
     onnx::AttributeProto& attribute = *node.add_attribute();
-    attribute.set_name(op_type == "Unsqueeze" ? "axes" : "axis");
-    op_type == "Unsqueeze" ? attribute.add_ints(axis) : attribute.set_i(axis);
+    attribute.set_name(is_list ? "axes" : "axis");
+    is_list ? attribute.add_ints(axis) : attribute.set_i(axis);
   }
   std::string made = name();
   for (int i = 2; network_.values.contains(made); ++i) made = absl::StrCat(name(), "/", i);

@@ -1,5 +1,6 @@
 // Whole numbers that are known when a file is read: the arithmetic of shapes that exporters leave.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -144,6 +145,13 @@ absl::Status ReadEyeLike(OnnxNodeReader& r) {
 }
 
 absl::Status ReadRange(OnnxNodeReader& r) {
+  if (r.in(0).IsAll(0) && r.in(1).IsAll(BatchTimes(1)) && r.in(2).IsAll(1)) {
+    OnnxValue counted = OnnxValue::OfInts({0});
+    counted.dims = {BatchTimes(1)};
+    counted.per_sample = 1;
+    r.Set(std::move(counted));
+    return absl::OkStatus();
+  }
   int64_t limits[3] = {};
   for (size_t i = 0; i < 3; ++i) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> number, r.IntsIn(i));

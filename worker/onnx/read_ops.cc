@@ -24,10 +24,12 @@ absl::Status Clip(OnnxNodeReader& r) {
   for (const auto& [name, i] : {std::pair<std::string, size_t>{"min", 1}, {"max", 2}}) {
     double bound = 0;
     if (r.Has(i)) {
-      if (r.in(i).kind != Kind::kFloats || r.in(i).floats.size() != 1) {
+      const OnnxValue& given = r.in(i);
+      if (given.floats.size() + given.ints.size() != 1) {
         return absl::UnimplementedError(absl::StrCat(name, " is no constant number"));
       }
-      bound = static_cast<double>(r.in(i).floats[0]);
+      bound = given.ints.empty() ? static_cast<double>(given.floats[0])
+                                 : static_cast<double>(given.ints[0]);
     } else if (r.Attribute(name) != nullptr) {
       bound = static_cast<double>(r.Float(name, 0));
     } else {

@@ -300,7 +300,7 @@ absl::Status ReadFlatten(OnnxNodeReader& r) {
 absl::Status ReadReshape(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> dims, r.IntsOf("shape", 1));
   OnnxValue x = r.in(0);
-  if (x.kind == Kind::kInts && dims.size() < 2) {  // a list, or one of its numbers
+  if (x.kind == Kind::kInts && !x.HasBatch() && dims.size() < 2) {  // a list, or one of its numbers
     if (dims.empty()
             ? x.ints.size() != 1
             : dims[0] != -1 && dims[0] != 1 && x.ints.size() != static_cast<size_t>(dims[0])) {

@@ -1,5 +1,5 @@
-// GatherElements, as PyTorch's gather: along one axis each place of the result is a place of the
-// data that the indices name, which samples may compute, such as the last of a sequence.
+// Gathers by indices that samples may compute, such as the last place of a sequence. Each place of
+// the result sums over all places of the data, of which those that are not named count nothing.
 #include <algorithm>
 #include <numeric>
 
@@ -66,6 +66,33 @@ onnx::GraphProto Chosen(int64_t axis, int64_t size, size_t rank, int64_t opset) 
 
 }  // namespace
 
+absl::StatusOr<OnnxValue> ChosenBySample(OnnxNodeReader& r, const OnnxValue& data,
+                                         const OnnxValue& indices) {
+  const std::vector<int64_t> from = r.DimsOf(data), to = r.DimsOf(indices);
+  int64_t numbers = 1;
+  for (const int64_t dim : from) numbers *= BatchFactor(dim);
+  for (const int64_t dim : to) numbers *= BatchFactor(dim);
+  if (from.size() < 2 || from[0] != BatchTimes(1) || to.empty() || to[0] != from[0] ||
+      numbers > kMostNumbers) {
+    return absl::UnimplementedError(absl::StrCat(
+        "indices ", DimsText(to), " of ", DimsText(from),
+        "; expected both to begin with the batch, and at most 2^20 numbers to choose from"));
+  }
+  OnnxValue apart = data, wanted = indices;
+  for (size_t k = 1; k < to.size(); ++k) {
+    TESSERA_ASSIGN_OR_RETURN(apart, r.AlongAxis("Unsqueeze", 1, {apart}));
+  }
+  for (size_t k = 1; k < from.size(); ++k) {
+    TESSERA_ASSIGN_OR_RETURN(wanted, r.AlongAxis("Unsqueeze", -1, {wanted}));
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<OnnxValue> chosen,
+                           r.ReadWithin(Chosen(static_cast<int64_t>(to.size()), from[1],
+                                               from.size() + to.size() - 1, r.opset()),
+                                        "chosen", std::nullopt, {apart, wanted}));
+  return chosen[0];
+}
+
+// As PyTorch's gather: along one axis each place of the result is a place of the data.
 absl::Status ReadGatherElements(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue data, r.TensorIn(0));
   const OnnxValue indices = r.in(1);

@@ -1,0 +1,141 @@
+// Whole numbers that count the samples of a batch, as PyTorch's arange(batch) gives. They can be
+// read where they lead each sample to its own place of the batch's axis, as in x[arange(batch),
+// place]: as an index of two axes (GatherND), or of both as one (Gather), for which they are
+// multiplied by the places of the other one.
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "worker/onnx/read.h"
+
+namespace tessera::worker {
+namespace {
+
+constexpr int64_t kMost = int64_t{1} << 31;
+// OnnxValue::per_sample of what is more than a sum, of which only the shape can be read: PyTorch
+// takes the largest of several indices for the shape that all of them have.
+constexpr int64_t kUnknown = INT64_MAX;
+
+absl::Status Unreadable() {
+  return absl::UnimplementedError(
+      "reads numbers that count the samples of a batch; expected them to be an index of the "
+      "batch's "
+      "axis, as in x[arange(batch), place]");
+}
+
+// Sums, differences and multiples.
+absl::StatusOr<int64_t> PerSampleOf(const OnnxNodeReader& r) {
+  const std::string& op = r.node().op_type();
+  const OnnxValue &a = r.in(0), &b = r.in(1);
+  if (op == "Max") return kUnknown;
+  if (a.per_sample == kUnknown || b.per_sample == kUnknown) return Unreadable();
+  int64_t per_sample = op == "Sub" ? a.per_sample - b.per_sample : a.per_sample + b.per_sample;
+  if (op == "Mul") {
+    const OnnxValue& times = a.per_sample == 0 ? a : b;
+    const bool known = times.ints.size() == 1 && times.per_sample == 0 && !times.HasBatch() &&
+                       times.ints[0] >= -kMost && times.ints[0] <= kMost;
+    if (!known) return Unreadable();
+    per_sample *= times.ints[0];
+  }
+  if (per_sample < -kMost || per_sample > kMost) return Unreadable();
+  return per_sample;
+}
+
+// Lists of indices that begin with the sample's own number.
+absl::Status ReadLists(OnnxNodeReader& r) {
+  const OnnxValue& counted = r.in(0);
+  const std::vector<int64_t> dims = r.DimsOf(counted);
+  const int64_t rank = static_cast<int64_t>(dims.size()), axis = r.Int("axis", 0);
+  bool first = r.inputs() > 1 && counted.per_sample == 1 && counted.IsAll(0) && dims.back() == 1 &&
+               (axis == -1 || axis == rank - 1);
+  for (size_t i = 1; i < r.inputs(); ++i) first &= !r.in(i).CountsSamples();
+  if (!first) return Unreadable();
+  OnnxValue indices = r.in(1);
+  if (r.inputs() > 2) {
+    std::vector<OnnxValue> others;
+    for (size_t i = 1; i < r.inputs(); ++i) others.push_back(r.in(i));
+    TESSERA_ASSIGN_OR_RETURN(indices, r.AlongAxis("Concat", -1, others));
+  }
+  std::vector<int64_t> alike = r.DimsOf(indices);
+  if (alike.size() == dims.size()) alike.back() = 1;
+  if (alike != dims) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(DimsText(dims), " beside ", DimsText(r.DimsOf(indices))));
+  }
+  indices.behind_sample = true;
+  r.Set(std::move(indices));
+  return absl::OkStatus();
+}
+
+// x [batch * places, ...] where an index is the sample's number times `places`, and a place.
+absl::Status ReadOfOneAxis(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  OnnxValue indices = r.in(1);
+  const bool first = r.Int("axis", 0) == 0 && !r.in(0).CountsSamples() && x.batch_axis() == 0 &&
+                     x.axes[0][0] == 0 && !indices.behind_sample && indices.per_sample != kUnknown;
+  if (!first) return Unreadable();
+  x.axes.insert(x.axes.begin() + 1, {x.axes[0].begin() + 1, x.axes[0].end()});
+  x.axes[0] = {0};
+  if (indices.per_sample != r.DimsOf(x)[1]) {
+    return absl::UnimplementedError(absl::StrCat("indices that count samples by ",
+                                                 indices.per_sample, ", each of which has ",
+                                                 r.DimsOf(x)[1], " places"));
+  }
+  indices.per_sample = 0;
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue chosen, ChosenBySample(r, x, indices));
+  r.Set(std::move(chosen));
+  return absl::OkStatus();
+}
+
+// x [batch, places, ...]; indices [batch, ..., 1] behind the sample's number.
+absl::Status ReadOfTwoAxes(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(const OnnxValue x, r.TensorIn(0));
+  OnnxValue indices = r.in(1);
+  const bool lists = indices.behind_sample && !r.in(0).CountsSamples() && x.batch_axis() == 0 &&
+                     r.Int("batch_dims", 0) == 0 && r.DimsOf(indices).back() == 1;
+  if (!lists) return Unreadable();
+  indices.behind_sample = false;
+  TESSERA_ASSIGN_OR_RETURN(indices, r.AlongAxis("Squeeze", -1, {indices}));
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue chosen, ChosenBySample(r, x, indices));
+  r.Set(std::move(chosen));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool CountsSamples(const OnnxNodeReader& r) {
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    if (r.in(i).CountsSamples()) return true;
+  }
+  return false;
+}
+
+absl::Status ReadCounted(OnnxNodeReader& r, OnnxRead read) {
+  static const auto* const moves =
+      new std::set<std::string>{"Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"};
+  static const auto* const sums = new std::set<std::string>{"Add", "Max", "Mul", "Sub"};
+  const std::string& op = r.node().op_type();
+  if (op == "Concat") return ReadLists(r);
+  if (op == "Gather") return ReadOfOneAxis(r);
+  if (op == "GatherND") return ReadOfTwoAxes(r);
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    if (r.in(i).behind_sample) return Unreadable();
+  }
+  if (op == "Shape" || op == "Size") return read(r);
+  int64_t per_sample = r.in(0).per_sample;
+  if (sums->contains(op) && r.inputs() == 2) {
+    TESSERA_ASSIGN_OR_RETURN(per_sample, PerSampleOf(r));
+  } else if (!moves->contains(op) && (op != "Cast" || IsFloatType(r.Int("to", 0)))) {
+    return Unreadable();
+  }
+  TESSERA_RETURN_IF_ERROR(read(r));
+  OnnxValue made = r.out();
+  made.per_sample = per_sample;
+  r.Set(std::move(made));
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::worker
