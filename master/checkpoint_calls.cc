@@ -37,6 +37,7 @@ CutCheckpoint CutOf(const NewCheckpoint& checkpoint) {
   for (uint32_t part = 0; part < checkpoint.ps.size(); ++part) {
     v1::WriteCheckpointRequest request =
         RequestOf(checkpoint, part, v1::WriteCheckpointRequest::CUT);
+    request.set_early(checkpoint.early);
     *request.mutable_confirmed() = {checkpoint.pushes.begin(), checkpoint.pushes.end()};
     cut.calls.emplace_back(checkpoint.ps[part], std::move(request));
   }

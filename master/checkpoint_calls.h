@@ -25,6 +25,7 @@ struct NewCheckpoint {
   v1::Position position;
   std::vector<uint64_t> pushes;  // TrainingPlan::pushes
   std::vector<v1::Evaluation> evaluations;
+  bool early = false;  // WriteCheckpointRequest::early
   absl::Time at;
 };
 CutCheckpoint CutOf(const NewCheckpoint& checkpoint);

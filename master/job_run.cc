@@ -59,7 +59,7 @@ void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   if (end_.has_value()) return;
   switch (purpose) {
     case ActionQueue::Purpose::kTellCommitted:
-      return log_room_.OnTold();
+      return log_room_.OnTold(now.monotonic);
     case ActionQueue::Purpose::kCopy:
       return OnCopied(lane, result, now);
     case ActionQueue::Purpose::kDrop:

@@ -226,6 +226,9 @@ class JobRun {
   // a checkpoint, waits for the one that is being written, or leaves the barrier. Called again when
   // that is done.
   void ContinueBarrier(const Now& now);
+  // Whether a checkpoint at the barrier is none that the job's rules ask for: it is there for a
+  // push log's room, a move or a suspension.
+  bool CutsEarly() const;
   // Asks for a barrier if a checkpoint is due by time, or since a push log needs one.
   void RequestDueBarrier(const Now& now);
   // A folder other than those of the checkpoints that the job may return to.
@@ -294,6 +297,7 @@ class JobRun {
   bool CutAgainLater(const std::string& why, absl::Duration patience, const Now& now);
   // "ps-1's push log takes 80% of its room", of the fullest of all; nullopt: none is known.
   std::optional<std::string> FullestLog(absl::Duration now) const;
+  std::string WhoseLog(const LogRoom::Fullest& log) const;
 
   // job_run_workers.cc
   // Takes the rank from its worker and returns the worker's incarnation.
@@ -410,8 +414,11 @@ class JobRun {
   // last checkpoint and the disk failed.
   struct CutAgain {
     absl::Duration since;
+    absl::Duration patience;  // since then: for a ps, or for a disk
     absl::Duration at;
     std::string why;
+    std::string told = {};  // the last `why` in an event, and when
+    absl::Duration told_at = -absl::InfiniteDuration();
   };
   std::optional<CutAgain> cut_again_;
   LogRoom log_room_;
@@ -442,6 +449,7 @@ class JobRun {
     bool sought = false;   // an earlier master's; whether it was committed is being found out
   };
   std::optional<Writing> writing_;
+  std::optional<uint64_t> given_up_;  // the step at whose barrier no further checkpoint is tried
   std::optional<PsMove> move_;
   // Ps that have, or may have, been given rows for a move, by incarnation.
   std::map<uint64_t, RunNode> moved_to_;

@@ -32,7 +32,8 @@ void JobRun::BeginTraining(const Now& now) {
     last_checkpoint_at_ = options_.take_up->last_checkpoint_at;
     improved_ = options_.take_up->improved;
     if (options_.take_up->cut) {
-      due_.checkpoint = true;
+      due_.checkpoint = !options_.take_up->early;
+      due_.requested = true;
       return BeginCheckpoint(now);
     }
   }
@@ -111,8 +112,10 @@ void JobRun::ContinueBarrier(const Now& now) {
   if (best && last_checkpoint_step_ == position_.step()) {
     position_.set_best_checkpoint(last_checkpoint_);
   }
-  const bool due =
-      due_.checkpoint || best || stopping_ || EndsHere() || (due_.requested && !barrier_for_move_);
+  const bool wanted =
+      due_.checkpoint || best || (due_.requested && !barrier_for_move_) ||
+      log_room_.WantsBarrier(writing_.has_value(), last_checkpoint_at_, now.monotonic);
+  const bool due = stopping_ || EndsHere() || (wanted && given_up_ != position_.step());
   if (MoveAtBarrier(due && last_checkpoint_step_ != position_.step(), now)) return;
   // At the end a second checkpoint of this step is awaited: once it is committed, it may take the
   // place of the first.
@@ -126,15 +129,22 @@ void JobRun::ContinueBarrier(const Now& now) {
   Enter(Phase::kAwaitingWrite, now);
 }
 
+bool JobRun::CutsEarly() const {
+  const v1::CheckpointSpec& rules = spec().checkpoint();
+  const bool best = improved_ && rules.keep_best();
+  return !due_.checkpoint && !best && !stopping_ && rules.every_minutes() == 0;
+}
+
 void JobRun::RequestDueBarrier(const Now& now) {
   if (plan_->BarrierDue()) return;
   const bool writes = writing_.has_value();
   const float minutes = spec().checkpoint().every_minutes();
   const bool by_time =
       minutes > 0 && !writes && now.monotonic - last_checkpoint_at_ >= absl::Minutes(minutes);
-  // One of this step is there, or being written.
+  // One of this step is there, or being written, or given up.
   const uint64_t step = plan_->position().step();
-  const bool there = last_checkpoint_step_ == step || (writes && writing_->step == step);
+  const bool there =
+      last_checkpoint_step_ == step || given_up_ == step || (writes && writing_->step == step);
   if (by_time || (!there && log_room_.WantsBarrier(writes, last_checkpoint_at_, now.monotonic))) {
     plan_->RequestBarrier();
   }
@@ -162,6 +172,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
                               .position = {},
                               .pushes = plan_->pushes(),
                               .evaluations = evaluations_.all(),
+                              .early = CutsEarly(),
                               .at = now.wall};
   if (improved_ && spec().checkpoint().keep_best()) {
     position_.set_best_checkpoint(checkpoint.folder);
@@ -231,6 +242,7 @@ void JobRun::TellOfCheckpoint() {
 
 void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
   ++options_.counts->checkpoints_failed;
+  log_room_.OnFailed();
   const Writing failed = *std::exchange(writing_, std::nullopt);
   const std::string message(result.status.message());
   // A ps that no longer has the job has lost its rows, unless its log or a checkpoint brings them
@@ -285,21 +297,25 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                          : absl::StrCat(" with start.checkpoint = ", last_checkpoint_)),
         now);
   }
+  const bool leaves = at_its_barrier && !EndsHere() && !MovesByCheckpoint();
   // What is pushed from here on would fill the log.
-  if (at_its_barrier && !EndsHere() && !MovesByCheckpoint() && log_room_.Scarce(now.monotonic)) {
-    const std::string both = absl::StrCat(*FullestLog(now.monotonic), ", and the ", why);
+  if (const auto log = log_room_.fullest(now.monotonic);
+      leaves && log.has_value() && log_room_.Scarce(now.monotonic)) {
+    const std::string both =
+        absl::StrCat(WhoseLog(*log), "'s push log has little room, and the ", why);
     if (CutAgainLater(both, options_.disk_patience, now)) return;
-    due_.checkpoint = due_.requested = false;  // leaves the barrier
   }
+  if (leaves) given_up_ = position_.step();
   cut_again_.reset();
   jobs_->AddEvent(record_,
                   absl::StrCat("checkpoint at step ", failed.step,
                                " failed, training goes on without it: ", message),
                   now.wall);
-  // At its own barrier the checkpoint is cut again; else no ps has its model any more.
-  if (was_best && !(phase_ == Phase::kAwaitingWrite && at_its_barrier)) {
+  // Where the barrier is not left the checkpoint is cut again; else no ps has its model any more.
+  if (was_best && (leaves || !(phase_ == Phase::kAwaitingWrite && at_its_barrier))) {
     LoseBest(failed, message, now);
   }
+  if (leaves) improved_ = false;
   if (at_its_barrier) OnLastCheckpointFailed(why, now);
   if (MovesByCheckpoint()) {
     GiveUpScaling("its rows would have travelled by that checkpoint", now);

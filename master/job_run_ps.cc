@@ -10,6 +10,11 @@
 #include "master/job_run.h"
 
 namespace tessera::master {
+namespace {
+
+constexpr absl::Duration kBetweenEvents = absl::Minutes(1);  // of tries that fail
+
+}  // namespace
 
 bool JobRun::Trains() const {
   return IsTraining(record_->status().task()) && !options_.OnlyMeasures();
@@ -40,6 +45,7 @@ bool JobRun::AwaitPs(uint64_t incarnation, const Now& now) {
   for (uint32_t part = 0; part < options_.ps.size(); ++part) {
     if (options_.ps[part].incarnation != incarnation) continue;
     lost_.Lose(part, replicas_.Take(part, now), now.monotonic);
+    log_room_.Lose(incarnation);
     leaving_.reset();
     if (writing_.has_value()) writing_->ps_lost = true;
     return true;
@@ -202,7 +208,10 @@ void JobRun::TickLost(const Now& now) {
 }
 
 bool JobRun::CutAgainLater(const std::string& why, absl::Duration patience, const Now& now) {
-  if (!cut_again_.has_value()) cut_again_ = {.since = now.monotonic, .at = {}, .why = ""};
+  // What fails in another way than before has its own time.
+  if (!cut_again_.has_value() || cut_again_->patience != patience) {
+    cut_again_ = {.since = now.monotonic, .patience = patience, .at = {}, .why = ""};
+  }
   // While a ps is lost, ps_patience of TickLost counts instead.
   if (lost_.empty() && now.monotonic - cut_again_->since > patience) {
     cut_again_.reset();
@@ -210,7 +219,11 @@ bool JobRun::CutAgainLater(const std::string& why, absl::Duration patience, cons
   }
   cut_again_->at = now.monotonic + kBetweenTries;
   Enter(Phase::kCheckpointing, now);
-  if (std::exchange(cut_again_->why, why) == why) return true;
+  cut_again_->why = why;
+  // Several ps may fail in turn.
+  if (cut_again_->told == why || now.monotonic - cut_again_->told_at < kBetweenEvents) return true;
+  cut_again_->told = why;
+  cut_again_->told_at = now.monotonic;
   jobs_->AddEvent(record_, absl::StrCat(why, "; it is cut again"), now.wall);
   return true;
 }
@@ -237,11 +250,15 @@ void JobRun::HearLog(uint64_t incarnation, double share, const Now& now) {
 std::optional<std::string> JobRun::FullestLog(absl::Duration now) const {
   const std::optional<LogRoom::Fullest> log = log_room_.fullest(now);
   if (!log.has_value()) return std::nullopt;
-  std::string whose = "a copy";
+  return absl::StrFormat("%s's push log takes %.0f%% of its room", WhoseLog(*log),
+                         100 * log->share);
+}
+
+std::string JobRun::WhoseLog(const LogRoom::Fullest& log) const {
   for (const RunNode& ps : options_.ps) {
-    if (ps.incarnation == log->incarnation) whose = ps.name;
+    if (ps.incarnation == log.incarnation) return ps.name;
   }
-  return absl::StrFormat("%s's push log takes %.0f%% of its room", whose, 100 * log->share);
+  return "a copy";
 }
 
 std::vector<uint32_t> JobRun::PartsToFollow(absl::Duration now) const {

@@ -240,6 +240,7 @@ void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
                     .last_checkpoint_at = last_checkpoint_at_,
                     // Else a lost ps would have to read the logs of two generations.
                     .cut = checkpoint_due || (!by_checkpoint && Logged()),
+                    .early = CutsEarly(),
                     .improved = improved_,
                     .since = barrier_since_};
   if (!by_checkpoint && ComesBackByLog()) {

@@ -13,19 +13,43 @@ constexpr absl::Duration kHolds = absl::Seconds(10);
 // other files fill its disk or a follower needs its records, a checkpoint is cut from time to time.
 constexpr double kGrowth = 0.1;
 constexpr absl::Duration kBetweenCuts = absl::Seconds(10);
+constexpr int kMostDoublings = 5;  // of that, for each checkpoint that has failed since
+// A ps forgets a segment of its log before it says that it has been told, a follower with the next
+// that it reads.
+constexpr absl::Duration kSettles = absl::Seconds(2);
 
 }  // namespace
 
 void LogRoom::Hear(uint64_t incarnation, double share, absl::Duration now) {
   if (outdated_) return;
+  const auto before = before_.find(incarnation);
+  if (before != before_.end()) {
+    if (share >= before->second && now - told_at_ < kSettles) return;
+    before_.erase(before);
+  }
   const auto [log, is_new] = logs_.try_emplace(incarnation);
   const double least = is_new ? share : std::min(log->second.least, share);
   log->second = {.share = share, .least = least, .at = now};
 }
 
 void LogRoom::OnCommitted() {
+  before_.clear();
+  for (const auto& [incarnation, log] : logs_) {
+    if (log.share >= kHalf) before_[incarnation] = log.share;
+  }
   logs_.clear();
   outdated_ = true;
+  failures_ = 0;
+}
+
+void LogRoom::OnTold(absl::Duration now) {
+  outdated_ = false;
+  told_at_ = now;
+}
+
+void LogRoom::OnFailed() {
+  for (auto& [incarnation, log] : logs_) log.least = log.share;
+  ++failures_;
 }
 
 bool LogRoom::Says(const Heard& log, absl::Duration now) {
@@ -50,10 +74,11 @@ bool LogRoom::Scarce(absl::Duration now) const {
 bool LogRoom::WantsBarrier(bool writing, absl::Duration last, absl::Duration now) const {
   if (Scarce(now)) return true;
   if (writing) return false;
+  const absl::Duration pause = kBetweenCuts * (1 << std::min(failures_, kMostDoublings));
   return std::any_of(logs_.begin(), logs_.end(), [&](const auto& entry) {
     const Heard& log = entry.second;
     return Says(log, now) && log.share >= kHalf &&
-           (log.share >= log.least + kGrowth || now - last >= kBetweenCuts);
+           (log.share >= log.least + kGrowth || now - last >= pause);
   });
 }
 

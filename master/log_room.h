@@ -24,10 +24,15 @@ class LogRoom {
 
   // What the ps, or the follower of one, says of its log; 0: it has none.
   void Hear(uint64_t incarnation, double share, absl::Duration now);
+  // The process is gone.
+  void Lose(uint64_t incarnation) { logs_.erase(incarnation); }
   // A checkpoint is committed, and the ps are being told so. What they have said is out of date.
   void OnCommitted();
-  // They have been told, and their logs are short.
-  void OnTold() { outdated_ = false; }
+  // They have been told. What takes its time to make a log short, such as one of a follower, may
+  // say what it said before for another moment.
+  void OnTold(absl::Duration now);
+  // A checkpoint has failed: the next one that logs alone ask for is not cut at once.
+  void OnFailed();
 
   // The log that has the least room left; nullopt: nobody has said anything in the last seconds.
   std::optional<Fullest> fullest(absl::Duration now) const;
@@ -40,13 +45,16 @@ class LogRoom {
  private:
   struct Heard {
     double share = 0;
-    double least = 0;  // that was heard since the last checkpoint was told of
+    double least = 0;  // that was heard since the last checkpoint was told of, or failed
     absl::Duration at;
   };
   // Of those that have said something in the last seconds.
   static bool Says(const Heard& log, absl::Duration now);
-  std::map<uint64_t, Heard> logs_;  // by incarnation
+  std::map<uint64_t, Heard> logs_;     // by incarnation
+  std::map<uint64_t, double> before_;  // of a half or more, when the last checkpoint was committed
   bool outdated_ = false;
+  absl::Duration told_at_ = -absl::InfiniteDuration();
+  int failures_ = 0;  // of checkpoints, one after another
 };
 
 }  // namespace tessera::master

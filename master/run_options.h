@@ -34,6 +34,7 @@ struct TakeUp {
   // The checkpoint that the push logs of earlier generations begin at; nullopt: there are none.
   std::optional<std::string> log_origin = std::nullopt;
   bool cut = false;       // a checkpoint was due at the barrier and is to be cut now
+  bool early = false;     // it is none that the job asks for
   bool improved = false;  // the model at the barrier was the best so far
   absl::Duration since;   // when the barrier was reached
 };

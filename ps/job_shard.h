@@ -365,6 +365,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status AwaitCut(const v1::WriteCheckpointRequest& request, absl::Duration deadline)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status AwaitApplied(uint64_t step, absl::Duration deadline) const ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status ExpireRows(uint64_t applied_steps);
   // CUT. `last`: the part that the cut may be based on.
   absl::StatusOr<PartCut> Cut(const v1::WriteCheckpointRequest& request, const std::string& folder,
                               std::optional<WrittenPart> last, KeepGoing keep_going)

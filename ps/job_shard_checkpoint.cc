@@ -209,6 +209,20 @@ absl::Status JobShard::EndCut(absl::Duration limit) {
   return absl::OkStatus();
 }
 
+absl::Status JobShard::ExpireRows(uint64_t applied_steps) {
+  v1::LoggedExpiry expiry;
+  expiry.set_applied_steps(applied_steps);
+  TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kExpiry, expiry));
+  // Locks one stripe at a time. In sync mode nobody pushes now; in async mode the age of a row is
+  // about right at any moment.
+  for (const auto& table : tables_) {
+    const absl::Status status =
+        OrExhausted("the expiry of rows", [&] { return table->Expire(applied_steps); });
+    if (!status.ok()) return Fail(status);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
                                       const std::string& folder, std::optional<WrittenPart> last,
                                       KeepGoing keep_going) {
@@ -227,16 +241,7 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
     absl::MutexLock lock(&mu_);
     applied_steps = order_.applied_steps();
   }
-  v1::LoggedExpiry expiry;
-  expiry.set_applied_steps(applied_steps);
-  TESSERA_RETURN_IF_ERROR(LogMessage(push_log::Kind::kExpiry, expiry));
-  // Locks one stripe at a time. In sync mode nobody pushes now; in async mode the age of a row is
-  // about right at any moment.
-  for (const auto& table : tables_) {
-    const absl::Status status =
-        OrExhausted("the expiry of rows", [&] { return table->Expire(applied_steps); });
-    if (!status.ok()) return Fail(status);
-  }
+  if (!request.early()) TESSERA_RETURN_IF_ERROR(ExpireRows(applied_steps));
   // Held exclusively, so that the rows of all tables and the step are those of one moment.
   absl::MutexLock alone(&cut_mu_);
   // A push may have come since the first look.

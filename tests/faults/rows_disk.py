@@ -58,7 +58,7 @@ def full_checkpoints(t):
        once=True)
 def full_checkpoints_of_logs(t):
     with SmallDisk(t.folder / "disk", 48) as disk, SmallDisk(t.folder / "log-0", 24) as first, SmallDisk(t.folder / "log-1", 24) as second:
-        t.identical(full_for(disk, 150, 2, status_says("tries its checkpoint again", "push log takes", "of its room", "No space left")),
+        t.identical(full_for(disk, 150, 2, status_says("tries its checkpoint again", "push log has little room", "No space left")),
                     sets=LOGGED, most_restarts=0, checkpoints=disk.folder / "checkpoints",
                     folders={"ps-0": first.folder / "ps-0", "ps-1": second.folder / "ps-1"})
 

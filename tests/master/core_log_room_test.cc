@@ -136,7 +136,7 @@ TEST_F(CoreLogRoomTest, ACheckpointThatFailsIsCutAgainAtItsBarrier) {
   const uint64_t at = Job(id).step();
   for (const CutCheckpoint& cut : cuts_) EXPECT_EQ(cut.calls[0].second.step(), at);
   EXPECT_THAT(Waits(id), Contains(AllOf(HasSubstr("the job tries its checkpoint again"),
-                                        HasSubstr("ps-0's push log takes 80% of its room"),
+                                        HasSubstr("ps-0's push log has little room"),
                                         HasSubstr("the disk is full"))));
   ShrinksAtEachCheckpoint(id, 0.1f);
   RunUntil(id, v1::SUCCEEDED);
@@ -150,6 +150,78 @@ TEST_F(CoreLogRoomTest, ADiskThatStaysFullLetsTrainingGoOnForAWhile) {
   Rounds(11 * 600);  // of a tenth of a second
   EXPECT_GT(Job(id).step(), at);
   EXPECT_THAT(Events(id), Contains(HasSubstr("failed, training goes on without it")));
+}
+
+// The model that the barrier has measured as the best is of no more use than its checkpoint.
+TEST_F(CoreLogRoomTest, SoItDoesWhereTheBestModelIsKept) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Logged();
+  spec.mutable_checkpoint()->set_keep_best(true);
+  spec.mutable_evaluation()->set_every_steps(1);
+  for (int i = 0; i < 1000; ++i) aucs_.push_back(0.5 + i * 0.0001);  // every one is the best
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 15);
+  on_write_ = [](const WriteCheckpoint&) {
+    return absl::ResourceExhaustedError("the disk is full");
+  };
+  Says(id, 0.8f);
+  for (int i = 0; i < 200 && Job(id).phase() != "checkpointing"; ++i) Round();
+  const uint64_t at = Job(id).step();
+  Rounds(25 * 600);
+  EXPECT_GT(Job(id).step(), at);
+  EXPECT_THAT(Events(id), Contains(HasSubstr("is lost: the disk is full")));
+  ShrinksAtEachCheckpoint(id, 0.1f);
+  RunUntil(id, v1::SUCCEEDED);
+  ExpectEachStepOnce(Job(id).total_steps());
+}
+
+TEST_F(CoreLogRoomTest, APsThatIsAwayForAMomentHasItsOwnTimeThen) {
+  const std::string id = TrainWithoutRoom();
+  Rounds(5 * 600);  // longer than the job waits for a ps
+  bool away = false;
+  on_cut_ = [&away](const CutCheckpoint&) {
+    return std::exchange(away, true) ? absl::OkStatus() : absl::UnavailableError("no route");
+  };
+  Rounds(50);
+  EXPECT_TRUE(away);
+  ShrinksAtEachCheckpoint(id, 0.1f);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).generation(), 1);
+}
+
+// Its barriers are all for evaluations, which begin them before a log can ask for one.
+TEST_F(CoreLogRoomTest, ABarrierForAnotherReasonCutsForALogToo) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Logged();
+  spec.mutable_evaluation()->set_every_steps(1);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 20);
+  EXPECT_THAT(cuts_, IsEmpty());
+  Says(id, 0.8f);
+  hold_writes_ = true;
+  for (int i = 0; i < 100 && cuts_.empty(); ++i) Round();
+  ASSERT_EQ(cuts_.size(), 1u);
+  const uint64_t at = Job(id).step();
+  Rounds(50);
+  EXPECT_EQ(Job(id).step(), at);
+}
+
+// Rows expire at a cut, and when a log has little room is a matter of time.
+TEST_F(CoreLogRoomTest, TellsPsWhichCheckpointsTheJobHasNotAskedFor) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Logged();
+  spec.mutable_checkpoint()->set_every_steps(100);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 20);
+  ShrinksAtEachCheckpoint(id, 0.1f);
+  Says(id, 0.8f);
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_GE(cuts_.size(), 4u);
+  for (const CutCheckpoint& cut : cuts_) {
+    const v1::WriteCheckpointRequest& request = cut.calls[0].second;
+    EXPECT_EQ(request.early(), request.step() % 100 != 0) << request.step();
+  }
+  EXPECT_TRUE(cuts_[0].calls[0].second.early());
 }
 
 TEST_F(CoreLogRoomTest, ASuspensionDoesNotWaitForThatDisk) {

@@ -44,7 +44,7 @@ TEST_F(LogRoomTest, DoesNotCutOneAfterTheOtherForALogThatStaysHalfFull) {
   room_.Hear(1, 0.56, now_);
   EXPECT_TRUE(Wants());
   room_.OnCommitted();
-  room_.OnTold();
+  room_.OnTold(now_ - absl::Seconds(2));
   room_.Hear(1, 0.56, now_);
   EXPECT_FALSE(Wants()) << "the checkpoint did not make it shorter";
   cut_ -= absl::Seconds(1);
@@ -60,9 +60,50 @@ TEST_F(LogRoomTest, ForgetsWhatWasSaidBeforeTheLogsBecameShort) {
   EXPECT_FALSE(room_.Scarce(now_));
   room_.Hear(1, 0.9, now_);
   EXPECT_FALSE(Wants()) << "the ps had not yet been told of the checkpoint";
-  room_.OnTold();
+  room_.OnTold(now_);
   room_.Hear(1, 0.8, now_);
   EXPECT_TRUE(Wants());
+}
+
+TEST_F(LogRoomTest, GivesLogsAMomentToBecomeShort) {
+  room_.Hear(1, 0.8, now_);
+  room_.Hear(2, 0.2, now_);
+  room_.OnCommitted();
+  room_.OnTold(now_);
+  room_.Hear(1, 0.8, now_);
+  EXPECT_FALSE(room_.Scarce(now_)) << "a follower reads of the checkpoint within a second";
+  room_.Hear(2, 0.9, now_);
+  EXPECT_TRUE(room_.Scarce(now_)) << "it had never been near that";
+  room_.Hear(2, 0.1, now_);
+  now_ += absl::Seconds(2);
+  EXPECT_FALSE(room_.Scarce(now_));
+  room_.Hear(1, 0.8, now_);
+  EXPECT_TRUE(room_.Scarce(now_)) << "it has not become short";
+}
+
+TEST_F(LogRoomTest, WhereCheckpointsFailItWantsThemAtGrowingDistances) {
+  room_.Hear(1, 0.05, now_);
+  room_.Hear(1, 0.6, now_);
+  EXPECT_TRUE(Wants());
+  for (const int seconds : {20, 40, 80, 160, 320, 320}) {
+    room_.OnFailed();
+    cut_ = now_;
+    now_ += absl::Seconds(seconds - 1);
+    room_.Hear(1, 0.6, now_);
+    EXPECT_FALSE(Wants()) << seconds;
+    now_ += absl::Seconds(1);
+    EXPECT_TRUE(Wants()) << seconds;
+  }
+  room_.Hear(1, 0.71, now_);
+  cut_ = now_;
+  EXPECT_TRUE(Wants()) << "it grows all the same";
+  room_.OnCommitted();
+  room_.OnTold(now_);
+  now_ += absl::Seconds(10);
+  room_.Hear(1, 0.6, now_);
+  EXPECT_TRUE(Wants()) << "the last one has not failed";
+  room_.Lose(1);
+  EXPECT_FALSE(Wants());
 }
 
 TEST_F(LogRoomTest, HeedsNobodyWhoIsSilent) {

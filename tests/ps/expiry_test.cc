@@ -37,6 +37,23 @@ TEST(ExpiringShard, DropsRowsAtTheCutAfterADryRunThatOnlyCounts) {
   EXPECT_EQ(pull.status_bytes(), std::string(1, v1::ROW_CREATED));
 }
 
+TEST(ExpiringShard, DropsNothingAtACutThatTheJobHasNotAskedFor) {
+  HandClock clock;
+  FaultFileSystem files;
+  ShardedJob job(Job({ExpiringTable(v1::SYNC, 2)}), 1, files, clock);
+  job.Push(0, 0, {{0, {1, 2}, {1, 1}}});
+  job.Push(0, 1, {{0, {2}, {1}}});
+  job.Push(0, 2, {{0, {2}, {1}}});
+  v1::WriteCheckpointRequest request;
+  request.set_step(3);
+  request.set_folder("early");
+  request.set_parts(1);
+  request.set_early(true);
+  ASSERT_OK(job.shard(0).WriteCheckpoint(request, absl::InfiniteDuration()));
+  EXPECT_EQ(job.shard(0).rows(), 2u);
+  EXPECT_EQ(job.Rows(3).size(), 1u) << "the next one drops it";
+}
+
 TEST(ExpiringShard, TakesRowsOutOfAnIncrementAndOfWhatIsRestoredFromIt) {
   HandClock clock;
   FaultFileSystem files;
