@@ -74,7 +74,8 @@ int main(int argc, char** argv) {
                  "push logs of jobs that have one (recovery.push_log)");
   app.add_option("--log-bytes", options.max_log_bytes,
                  "most bytes that a job's push log may take, e.g. 100GiB; a log shrinks with every "
-                 "checkpoint. Default: no limit but the disk")
+                 "checkpoint, which is cut early from a half of them on, and awaited from three "
+                 "quarters on. Default: no limit but the disk")
       ->transform(tessera::ByteSize());
   app.add_option("--checkpoint-root", options.checkpoint_root,
                  "folder that checkpoints lie in, the same as the master's")

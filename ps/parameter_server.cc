@@ -227,6 +227,10 @@ class ParameterServerImpl final : public ParameterServer {
   absl::Mutex mu_;
   absl::Status fatal_ ABSL_GUARDED_BY(mu_);
 
+  std::unique_ptr<ClusterNode> node_;  // constant after Serve; after Stop it calls nobody
+  // node_, once Serve has it: jobs may be opened before, and logs of followers grow until they end.
+  std::atomic<ClusterNode*> beating_node_ = nullptr;
+
   // After Stop no call is left; then each of these is destroyed before what it uses.
   Executor requests_;
   Executor ahead_;
@@ -241,9 +245,6 @@ class ParameterServerImpl final : public ParameterServer {
   const std::unique_ptr<MetricsRegistry::Registration> collector_;
   absl::Mutex stop_mu_;
   std::unique_ptr<RpcServer> server_;  // constant after Serve
-  std::unique_ptr<ClusterNode> node_;  // constant after Serve
-  // node_, once Serve has it: jobs may be opened before.
-  std::atomic<ClusterNode*> beating_node_ = nullptr;
 };
 
 }  // namespace

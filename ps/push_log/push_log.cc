@@ -17,7 +17,7 @@ using push_log::RecordHeader;
 
 namespace {
 
-constexpr uint64_t kBetweenFinds = 1 << 20;  // bytes of files, between two looks for their room
+constexpr uint64_t kBetweenFinds = 1 << 20;  // bytes of records, between two looks for their room
 
 absl::string_view Zeros(uint64_t bytes) { return absl::string_view("\0\0\0\0\0\0\0", bytes); }
 
@@ -288,18 +288,24 @@ uint64_t PushLog::FileBytes() const {
   return bytes;
 }
 
-void PushLog::Publish() {
+uint64_t PushLog::AllRecordBytes() const {
   uint64_t bytes = 0;
   for (const Segment& segment : segments_) bytes += segment.bytes;
-  if (const uint64_t files = FileBytes();
-      files < room_found_at_ || files - room_found_at_ >= kBetweenFinds) {
-    FindRoom();
-  }
+  return bytes;
+}
+
+void PushLog::Publish() {
+  const uint64_t bytes = AllRecordBytes();
+  if (bytes < room_found_at_ || bytes - room_found_at_ >= kBetweenFinds) FindRoom();
+  // The spare, and what the last segment has not yet written over, are for the next records.
+  const Segment& last = segments_.back();
+  const uint64_t taken =
+      FileBytes() - spare_bytes_ - std::max(last.bytes, last.old_bytes) + last.bytes;
   absl::MutexLock lock(&known_mu_);
-  end_ = {.segment = segments_.back().number, .next_record = next_record_};
+  end_ = {.segment = last.number, .next_record = next_record_};
   bytes_ = bytes;
   share_ = room_ == 0 ? 0
-                      : std::min(1.0f, static_cast<float>(static_cast<double>(bytes) /
+                      : std::min(1.0f, static_cast<float>(static_cast<double>(taken) /
                                                           static_cast<double>(room_)));
 }
 
@@ -310,7 +316,8 @@ void PushLog::TellIfFuller() {
 }
 
 void PushLog::FindRoom() {
-  const uint64_t files = room_found_at_ = FileBytes();
+  room_found_at_ = AllRecordBytes();
+  const uint64_t files = FileBytes();
   const uint64_t free = options_.files->FreeBytes(options_.folder);
   room_ = options_.max_bytes;
   if (free == FileSystem::kUnknownBytes) return;

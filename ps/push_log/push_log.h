@@ -74,9 +74,10 @@ class PushLog {
 
   // Bytes of all records.
   uint64_t bytes() const ABSL_LOCKS_EXCLUDED(known_mu_);
-  // The part of its room that the records take, at most 1: the room is max_bytes, or what the files
-  // take and the disk has free, where that is less. Of the disk it knows what was so a MiB of
-  // records ago at most. 0: the room is not known.
+  // The part of its room that is taken, at most 1: the room is max_bytes, or what the files take
+  // and the disk has free, where that is less. Of the files what is written over with the next
+  // records is not taken. Of the disk it knows what was so a MiB of records ago at most. 0: the
+  // room is not known.
   float share() const ABSL_LOCKS_EXCLUDED(known_mu_);
   // Where the next record goes; the files have all records before it.
   struct End {
@@ -106,8 +107,9 @@ class PushLog {
   void TellIfFuller() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) ABSL_LOCKS_EXCLUDED(known_mu_);
   // Asks the disk how much room there is.
   void FindRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Bytes of all files.
+  // Bytes of all files, and of all records.
   uint64_t FileBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t AllRecordBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
 
@@ -126,7 +128,7 @@ class PushLog {
   uint64_t synced_ ABSL_GUARDED_BY(mu_) = 0;
   bool syncing_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t room_ ABSL_GUARDED_BY(mu_) = 0;           // of the files; 0: not known
-  uint64_t room_found_at_ ABSL_GUARDED_BY(mu_) = 0;  // FindRoom's bytes of the files
+  uint64_t room_found_at_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of records when FindRoom looked
   int told_twentieths_ ABSL_GUARDED_BY(mu_) = 0;
 
   // Never held while anybody waits for the disk: heartbeats ask.

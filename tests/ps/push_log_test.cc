@@ -302,6 +302,30 @@ TEST_F(PushLogTest, SaysHowMuchOfItsRoomItTakes) {
   EXPECT_NEAR(bounded->share(), 0.5, 0.02);
 }
 
+// A file that was written over keeps its size: nobody writes over the rest of one that has ended.
+TEST_F(PushLogTest, WhatIsLeftOfAnOldFileIsRoomOnlyWhileItIsWrittenOver) {
+  const std::string bulk(64 << 10, 'b');
+  const auto log = Create(false, 4 << 20);
+  const auto append = [&](int times) {
+    for (int i = 0; i < times; ++i) ASSERT_OK(log->Append(Kind::kPush, "push", bulk));
+  };
+  append(24);
+  ASSERT_OK(log->Cut(Head("a")));
+  log->Forget("a");  // its file is the spare
+  ASSERT_OK(log->Cut(Head("b")));
+  append(2);
+  EXPECT_NEAR(log->share(), 2 / 64.0, 0.01);
+  ASSERT_OK(log->Cut(Head("c")));
+  EXPECT_NEAR(log->share(), 24 / 64.0, 0.01);
+  absl::Status status;
+  while (status.ok() && log->share() < 1) {
+    status = log->Append(Kind::kPush, "push", bulk);
+    if (!status.ok()) break;
+  }
+  EXPECT_FAILS(status, StatusCode::kResourceExhausted, "it shrinks with every checkpoint");
+  EXPECT_GT(log->share(), 0.97) << "it is full, and says so";
+}
+
 TEST_F(PushLogTest, TellsOfEachTwentiethFromAHalfOn) {
   int told = 0;
   PushLog::Options options = Options(false, 4 << 20);
