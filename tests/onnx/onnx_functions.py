@@ -1,5 +1,6 @@
 """Networks with functions of their own, as exporters write them for modules and onnxscript for its functions."""
-from onnx import AttributeProto, TensorProto
+import numpy
+from onnx import AttributeProto, TensorProto, numpy_helper
 
 from onnx_network import DENSE, DIM, case
 
@@ -89,6 +90,15 @@ def twice_there(n):
     return n.call("same", n.dense)
 
 
+def heavy(n):
+    numbers = numpy_helper.from_array(numpy.ones(1 << 18, dtype=numpy.float32))
+    n.function("heavy", ["x"], lambda b, x: b.Add(x, b.ReduceMean(b.Constant(value=numbers), axes=[0])))
+    x = n.dense
+    for _ in range(300):
+        x = n.call("heavy", x)
+    return x
+
+
 def of_an_unknown_op(n):
     n.function("odd", ["x"], lambda b, x: b.Erfinv(x))
     return n.call("odd", n.dense)
@@ -98,6 +108,7 @@ REFUSED = {
     'the function "own.again" is called within functions, 64 deep': calls_itself,
     'the function "own.branch" is called within functions, 64 deep': calls_itself_in_a_branch,
     "its functions, put in place, are more than 200000 nodes": doubles,
+    'the function "own.heavy" is called so often that its nodes': heavy,
     'the function "own.one" has 1 inputs and 1 outputs, and a node that calls it 2 and 1': lambda n: called_with(n, [n.dense, n.dense]),
     'the function "own.one" is of opset 13, and the file of 17': lambda n: called_with(n, [n.dense], 13),
     'the function "own.same" gives "x", which it has not made': lambda n: (

@@ -128,6 +128,7 @@ class Reads(unittest.TestCase):
         (folder / "model.onnx.data").unlink()
         self.read()
         self.assertIn("model.onnx.data: No such file", (folder / "error").read_text())
+        self.expect_found_in_functions()
         model = onnx.load(folder / "model.onnx", load_external_data=False)
         for entry in model.graph.initializer[0].external_data:
             if entry.key == "location":
@@ -135,6 +136,20 @@ class Reads(unittest.TestCase):
         (folder / "model.onnx").write_bytes(model.SerializeToString())
         self.read()
         self.assertIn("lies outside", (folder / "error").read_text())
+
+    def expect_found_in_functions(self):
+        network = Network(17)
+        weights = numpy.linspace(-1, 1, DIM, dtype=numpy.float32)
+        network.function("weighs", ["x"], lambda b, x: b.Mul(x, b.Constant(value=onnx.numpy_helper.from_array(weights))))
+        model, expected = self.whole(network, network.call("weighs", network.vectors))
+        folder = self.folder("beside-a-function")
+        (tensor,) = [node.attribute[0].t for node in model.functions[0].node if node.op_type == "Constant"]
+        (folder / "weights").write_bytes(tensor.raw_data)
+        onnx.external_data_helper.set_external_data(tensor, "weights")
+        tensor.ClearField("raw_data")
+        (folder / "model.onnx").write_bytes(model.SerializeToString())
+        self.read()
+        self.expect(folder, expected)
 
     def test_damaged_files_are_errors(self):
         random = numpy.random.default_rng(3)

@@ -1,6 +1,7 @@
 #include "worker/onnx/functions.h"
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@ namespace tessera::worker {
 namespace {
 
 constexpr int kMostNodes = 200'000;
+constexpr size_t kMostCalledBytes = 256 << 20;  // of nodes of a function, beyond its first call
 constexpr size_t kMostDepth = 64;
 
 // Fields that are newer than Debian's messages.
@@ -51,13 +53,12 @@ int64_t OpsetOf(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProt
 // One call of a function: the names and attributes that stand for the function's own.
 class Call {
  public:
-  Call(const onnx::NodeProto& node, const onnx::FunctionProto& function) {
+  // `defaults`: the function's values of attributes.
+  Call(const onnx::NodeProto& node, const onnx::FunctionProto& function,
+       std::map<std::string, onnx::AttributeProto> defaults)
+      : attributes_(std::move(defaults)) {
     for (const std::string& output : node.output()) {
       if (prefix_.empty()) prefix_ = output;
-    }
-    for (const std::string& bytes : NewField(function.unknown_fields(), kDefaultsOfFunction)) {
-      onnx::AttributeProto attribute;
-      if (attribute.ParseFromString(bytes)) attributes_[attribute.name()] = attribute;
     }
     for (const onnx::AttributeProto& given : node.attribute()) attributes_[given.name()] = given;
     for (int i = 0; i < function.input_size(); ++i) {
@@ -170,7 +171,17 @@ class Inliner {
                                                    ", and the file of ", opset_,
                                                    "; expected one for both"));
     }
-    const Call call(node, function);
+    if (!called_.insert(&function).second) bytes_ += function.ByteSizeLong();
+    if (bytes_ > kMostCalledBytes) {
+      return wrong("is called so often that its nodes, put in place, take more than 256 MiB");
+    }
+    std::map<std::string, onnx::AttributeProto> defaults;
+    for (const std::string& bytes : NewField(function.unknown_fields(), kDefaultsOfFunction)) {
+      onnx::AttributeProto attribute;
+      if (!attribute.ParseFromString(bytes)) return wrong("has a damaged value of an attribute");
+      defaults[attribute.name()] = std::move(attribute);
+    }
+    const Call call(node, function, std::move(defaults));
     if (!call.not_made().empty()) {
       return wrong("gives \"", call.not_made(), "\", which it has not made, or gives it twice");
     }
@@ -184,6 +195,8 @@ class Inliner {
   const int64_t opset_;
   std::map<std::string, const onnx::FunctionProto*> functions_;
   int nodes_ = 0;
+  std::set<const onnx::FunctionProto*> called_;
+  size_t bytes_ = 0;  // of calls of these
 };
 
 }  // namespace

@@ -31,13 +31,29 @@ class ExternalData {
   ExternalData(FileSystem& fs, std::string root, std::string folder, uint64_t bytes)
       : fs_(fs), root_(std::move(root)), folder_(std::move(folder)), bytes_(bytes) {}
 
-  absl::Status Take(onnx::TensorProto& tensor) {
-    if (tensor.data_location() != onnx::TensorProto::EXTERNAL) return absl::OkStatus();
-    return WithContext(TakeExternal(tensor), absl::StrCat("tensor \"", tensor.name(), "\""));
+  // With graphs within nodes.
+  absl::Status Take(onnx::GraphProto& graph) {
+    for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
+      TESSERA_RETURN_IF_ERROR(Take(tensor));
+    }
+    return Take(*graph.mutable_node());
+  }
+  absl::Status Take(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
+    for (onnx::NodeProto& node : nodes) {
+      for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+        if (attribute.has_t()) TESSERA_RETURN_IF_ERROR(Take(*attribute.mutable_t()));
+        if (attribute.has_g()) TESSERA_RETURN_IF_ERROR(Take(*attribute.mutable_g()));
+      }
+    }
+    return absl::OkStatus();
   }
   bool found() const { return found_; }
 
  private:
+  absl::Status Take(onnx::TensorProto& tensor) {
+    if (tensor.data_location() != onnx::TensorProto::EXTERNAL) return absl::OkStatus();
+    return WithContext(TakeExternal(tensor), absl::StrCat("tensor \"", tensor.name(), "\""));
+  }
   absl::Status TakeExternal(onnx::TensorProto& tensor) {
     std::map<std::string, std::string> entries;
     for (const auto& entry : tensor.external_data()) entries[entry.key()] = entry.value();
@@ -97,14 +113,9 @@ absl::StatusOr<std::string> Read(const std::string& name, FileSystem& fs,
   if (!model.ParseFromString(content)) return content;  // the reader of the file reports it
   ExternalData data(fs, data_root, std::filesystem::path(name).parent_path().string(),
                     content.size());
-  for (onnx::TensorProto& tensor : *model.mutable_graph()->mutable_initializer()) {
-    TESSERA_RETURN_IF_ERROR(WithContext(data.Take(tensor), path));
-  }
-  for (onnx::NodeProto& node : *model.mutable_graph()->mutable_node()) {
-    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-      if (!attribute.has_t()) continue;
-      TESSERA_RETURN_IF_ERROR(WithContext(data.Take(*attribute.mutable_t()), path));
-    }
+  TESSERA_RETURN_IF_ERROR(WithContext(data.Take(*model.mutable_graph()), path));
+  for (onnx::FunctionProto& function : *model.mutable_functions()) {
+    TESSERA_RETURN_IF_ERROR(WithContext(data.Take(*function.mutable_node()), path));
   }
   if (!data.found()) return content;
   return model.SerializeAsString();

@@ -14,7 +14,7 @@
 namespace tessera::worker {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 31;
+constexpr int64_t kMostPerSample = int64_t{1} << 31;
 // OnnxValue::per_sample of what is more than a sum, of which only the shape can be read: PyTorch
 // takes the largest of several indices for the shape that all of them have.
 constexpr int64_t kUnknown = INT64_MAX;
@@ -36,11 +36,11 @@ absl::StatusOr<int64_t> PerSampleOf(const OnnxNodeReader& r) {
   if (op == "Mul") {
     const OnnxValue& times = a.per_sample == 0 ? a : b;
     const bool known = times.ints.size() == 1 && times.per_sample == 0 && !times.HasBatch() &&
-                       times.ints[0] >= -kMost && times.ints[0] <= kMost;
+                       times.ints[0] >= -kMostPerSample && times.ints[0] <= kMostPerSample;
     if (!known) return Unreadable();
     per_sample *= times.ints[0];
   }
-  if (per_sample < -kMost || per_sample > kMost) return Unreadable();
+  if (per_sample < -kMostPerSample || per_sample > kMostPerSample) return Unreadable();
   return per_sample;
 }
 
