@@ -5,7 +5,7 @@ from cluster import Failure
 from harness import ALL_REDUCE, BEST, LOGGED, SERVING, SPILLED, SYNCED, WAITING, Outcome, fault, spilling
 from jobs import CountingJob, SyncJob
 from oracle import missing_counts
-from schedules import kill_at, kills_while, nothing, pause_at, random_kills
+from schedules import kill_at, kills_while, nothing, pause_at, random_hangs, random_kills
 
 
 @fault(4, "nobody is disturbed: three ps give the model of two", once=True)
@@ -361,6 +361,16 @@ def all_async(t):
 @fault((1, 2, 3, 4), "any processes are killed at random")
 def random_any(t):
     t.identical(random_kills(t.draw))
+
+
+@fault((1, 2, 3, 4), "any processes are killed at random, an etcd and masters that stand by among them")
+def random_any_with_etcd(t):
+    t.identical(random_kills(t.draw), standbys=2)
+
+
+@fault(3, "an etcd and the masters over it hang at random, for longer than a lease or shorter")
+def hanging_masters(t):
+    t.identical(random_hangs(t.draw, ("etcd", "master", "standby")), standbys=1)
 
 
 @fault((1, 2, 3, 4), "any processes of an async job are killed at random, and every sample counts once")

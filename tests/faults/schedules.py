@@ -48,6 +48,25 @@ def random_kills(draw, prefix=""):
     return disturb
 
 
+def random_hangs(draw, prefix):
+    """SIGSTOP for longer than a lease or shorter; who has ended by itself meanwhile is started again, as under a supervisor."""
+    schedule = [(draw.uniform(0.2, 2), draw.random(), draw.uniform(0.5, 9)) for _ in range(3)]
+
+    def disturb(cluster, job_id):
+        names = [n for n in cluster.commands if n.startswith(prefix)]
+        for before, which, seconds in schedule:
+            cluster.watch(job_id, before)
+            name = names[int(which * len(names))]
+            cluster.pause(name)
+            time.sleep(seconds)
+            cluster.go_on(name)
+            time.sleep(0.5)
+            for ended in [n for n in names if cluster.processes[n].poll() is not None]:
+                cluster.fault(f"{ended} ended by itself")
+                cluster.start(ended)
+    return disturb
+
+
 def kills_while(draw, ends, prefix=""):
     """Three kills of any process close to each other: while the job starts, or (ends) from about its last steps on, while its last
     checkpoint is written and it is closed."""
