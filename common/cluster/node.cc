@@ -39,8 +39,6 @@ bool IsFatal(const absl::Status& status) {
          absl::IsUnimplemented(status) || absl::IsPermissionDenied(status);
 }
 
-constexpr absl::Duration kGoodbye = absl::Milliseconds(300);
-
 class Node final : public ClusterNode {
  public:
   Node(Options options, Callbacks callbacks)
@@ -191,7 +189,7 @@ class Node final : public ClusterNode {
     if (tag == Tag::kStop) {
       stop_ = true;
       s.goodbye = true;
-      s.next = Now() + kGoodbye;
+      s.next = Now() + options_.goodbye_limit;
       if (!s.welcomed || s.finishing) {
         s.context.TryCancel();
       } else if (!s.writing) {

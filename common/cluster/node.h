@@ -33,6 +33,8 @@ class ClusterNode {
     absl::Duration name_taken_limit = absl::Seconds(15);
     // The node gives up on a master that accepts the stream but does not answer within this time.
     absl::Duration welcome_limit = absl::Seconds(10);
+    // How long a node that stops waits until the master has taken its goodbye.
+    absl::Duration goodbye_limit = absl::Milliseconds(300);
     // While there is no master the node logs it once, then this often.
     absl::Duration log_every = absl::Seconds(5);
   };

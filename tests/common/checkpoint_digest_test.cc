@@ -1,8 +1,11 @@
 #include "common/checkpoint/digest.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/checkpoint_testing.h"
@@ -82,12 +85,13 @@ TEST(Digest, RefusesEveryChangedByteOfEveryFile) {
 
 TEST(Digest, IsTheSameOnARealDisk) {
   FileSystem& fs = PosixFileSystem();
-  const std::string folder = testing::TempDir() + "/tessera_digest_test/step-000000000012";
+  const std::string root = absl::StrCat(testing::TempDir(), "/digest-", getpid());
+  const std::string folder = root + "/step-000000000012";
   ASSERT_TRUE(WriteTestCheckpoint(fs, folder, SmallModel(), 16, 3).ok());
   const auto digest = DigestCheckpoint(fs, folder);
   ASSERT_TRUE(digest.ok()) << digest.status();
   EXPECT_EQ(*digest, DigestOf(SmallModel()));
-  EXPECT_TRUE(fs.Remove(testing::TempDir() + "/tessera_digest_test").ok());
+  EXPECT_TRUE(fs.Remove(root).ok());
 }
 
 TEST(Digest, RefusesRowsThatAreMissingOrThereTwice) {

@@ -157,6 +157,7 @@ class ClusterNodeTest : public testing::Test {
     options.channels = &channels_;
     options.backoff = {absl::Milliseconds(5), absl::Milliseconds(20), 1};
     options.name_taken_limit = name_taken_limit;
+    options.goodbye_limit = absl::Seconds(20);
     ClusterNode::Callbacks callbacks;
     callbacks.heartbeat = [] {
       v1::Heartbeat heartbeat;

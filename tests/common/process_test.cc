@@ -190,10 +190,10 @@ TEST(ServerProcessDeathTest, AFileAtTheLimitOfItsSizeIsAnErrorOfTheWrite) {
         // What fits is written, and then nothing.
         absl::Status status = (*file)->Append(std::string(2000, 'x'));
         if (status.ok()) status = (*file)->Sync();
+        PosixFileSystem().Remove(path).IgnoreError();
         _exit(absl::IsResourceExhausted(status) ? 7 : 8);
       },
       testing::ExitedWithCode(7), "");
-  PosixFileSystem().Remove(path).IgnoreError();
 }
 
 // What an option takes from a command line; nullopt: it is refused.

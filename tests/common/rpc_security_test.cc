@@ -280,7 +280,7 @@ TEST(RpcSecurityFiles, WhatIsPutInTheirPlaceIsLookedAtWhileAProcessRuns) {
   const std::string before = held();
   EXPECT_EQ(copy(), before);
   EXPECT_EQ((*watch)->complaint(), "");
-  certificates.Run("cp server.key kept; cp ca.key server.key");
+  certificates.Run("cp server.key kept; cp ca.key other; mv other server.key");
   EXPECT_TRUE(Eventually([&] { return !(*watch)->complaint().empty(); }));
   EXPECT_THAT((*watch)->complaint(),
               HasSubstr("server.key: is not the key of the first certificate"));

@@ -152,7 +152,7 @@ class EtcdStateLogTest : public testing::Test {
     ASSERT_TRUE(client_->LeaseRevoke(leader.kvs(0).lease(), absl::Seconds(5)).ok());
   }
 
-  int masters_ = 0;
+  std::atomic<int> masters_ = 0;
   std::unique_ptr<EtcdProcess> etcd_;
   std::unique_ptr<Channels> network_;
   std::unique_ptr<EtcdClient> client_;

@@ -337,7 +337,7 @@ TEST_F(MasterTest, AFreshDataFolderGivesNoNumberThatHasAFolderOfCheckpoints) {
   ASSERT_EQ(first, "demo-1");
   std::filesystem::create_directories(folder_ + "/checkpoints/another-job-41");
   std::filesystem::create_directories(folder_ + "/checkpoints/notes-99999999999999999999");
-  master_.reset();
+  StopMaster();
   std::filesystem::remove_all(folder_ + "/state");
   StartMaster();
   EXPECT_EQ(Submit(SmallJob(), 1, 1), "demo-42");

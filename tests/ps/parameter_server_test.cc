@@ -1,9 +1,12 @@
 #include "ps/parameter_server.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <functional>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/rpc/channels.h"
@@ -282,8 +285,8 @@ TEST_F(ParameterServerTest, RefusesADataFolderThatIsInUse) {
   options.server.listen = "ps-0";
   options.server.in_process = &channels;
   options.master_address = "no-master";
-  options.data_folder =
-      (std::filesystem::path(testing::TempDir()) / "parameter-server-folder").string();
+  const std::string name = absl::StrCat("parameter-server-folder-", getpid());
+  options.data_folder = (std::filesystem::path(testing::TempDir()) / name).string();
   options.channels = &channels;
   options.files = &PosixFileSystem();
   options.clock = &SystemClock();
@@ -291,7 +294,8 @@ TEST_F(ParameterServerTest, RefusesADataFolderThatIsInUse) {
   ASSERT_OK(first);
   options.server.listen = "ps-1";
   EXPECT_FAILS(ParameterServer::Start(options), StatusCode::kFailedPrecondition,
-               "parameter-server-folder: in use by process");
+               absl::StrCat(name, ": in use by process"));
+  std::filesystem::remove_all(options.data_folder);
 }
 
 TEST_F(ParameterServerTest, RefusesAnAddressThatItCannotListenOn) {

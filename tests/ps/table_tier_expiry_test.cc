@@ -213,6 +213,7 @@ TEST_F(TableTierTest, NoRowExpiresWhoseOlderRecordStays) {
   ASSERT_OK(tier_->Expire(10));
   EXPECT_EQ(Look({0, 1}).counts.hits, 0);
   EXPECT_EQ(tier_->stats().rows, 0);
+  Close();  // what writes looks at shrunk
 }
 
 TEST_F(TableTierTest, ARowThatACutHasAndNobodyUpdatedIsNoneThatIsGone) {
@@ -350,6 +351,7 @@ TEST_F(TableTierTest, ACutWithExpiryDoesNotWaitForCompactionAsEvictionDoes) {
   EXPECT_FALSE(written);
   go_on.Notify();
   evicts.join();
+  Close();  // compaction goes on, and looks at go_on
 }
 
 }  // namespace

@@ -112,14 +112,14 @@ TEST(BatchPipeline, GivesBackABatchThatWaitsForItsTurnInTheEnd) {
     BatchPipeline pipeline(0, 100, 2,
                            {.fill =
                                 [&](size_t, PreparedBatch* batch) {
-                                  begun.DecrementCount();
+                                  if (batch->index < 2) begun.DecrementCount();
                                   // The second waits for it beyond the end.
                                   if (batch->index == 0) absl::SleepFor(absl::Milliseconds(50));
                                 }},
                            &spare);
     begun.Wait();
   }
-  EXPECT_EQ(spare.size(), 2u);
+  EXPECT_GE(spare.size(), 2u);
 }
 
 TEST(BatchPipeline, CanBeDroppedHalfWay) {

@@ -1,4 +1,6 @@
 // Models to ONNX and back without another runtime; tests/onnx compares with onnxruntime.
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -409,7 +411,7 @@ TEST(OnnxFile, DamagedFilesAreErrors) {
 }
 
 TEST(Safetensors, AreAHeaderAndTheTensorsBytes) {
-  const std::string path = std::string(::testing::TempDir()) + "/rows.safetensors";
+  const std::string path = absl::StrCat(::testing::TempDir(), "/rows-", getpid(), ".safetensors");
   const uint64_t keys[] = {5, 3};
   const float rows[] = {1, 2, 3, 4};
   auto writer = SafetensorsWriter::Create(PosixFileSystem(), path,
@@ -431,10 +433,12 @@ TEST(Safetensors, AreAHeaderAndTheTensorsBytes) {
   EXPECT_EQ(bytes.substr(8, header.size()), header);
   EXPECT_EQ(std::memcmp(bytes.data() + 8 + padded, keys, 16), 0);
   EXPECT_EQ(std::memcmp(bytes.data() + 8 + padded + 16, rows, 16), 0);
+  std::filesystem::remove(path);
 }
 
 TEST(Safetensors, ThatAreNotFinishedLeaveNothingAndWhatIsThereStays) {
-  const std::string path = std::string(::testing::TempDir()) + "/unfinished.safetensors";
+  const std::string path =
+      absl::StrCat(::testing::TempDir(), "/unfinished-", getpid(), ".safetensors");
   ASSERT_TRUE(WriteFileAtomically(PosixFileSystem(), path, "earlier").ok());
   {
     auto writer = SafetensorsWriter::Create(PosixFileSystem(), path, {{"k", "U64", {1}, 8}}, {});
@@ -445,6 +449,7 @@ TEST(Safetensors, ThatAreNotFinishedLeaveNothingAndWhatIsThereStays) {
   }
   EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
   EXPECT_EQ(ReadWholeFile(PosixFileSystem(), path).value(), "earlier");
+  std::filesystem::remove(path);
 }
 
 }  // namespace

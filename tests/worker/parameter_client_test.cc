@@ -219,9 +219,9 @@ TEST_F(ParameterClientTest, ACallThatFailsAgainAndAgainIsOneWaitSinceItsFirstFai
   const auto await_pulls = [this](int pulls) {
     while (ps_[1].pulls < pulls) absl::SleepFor(absl::Milliseconds(1));
   };
-  await_pulls(2);
+  await_pulls(4);  // the caller waits by now
   clock.seconds += 7;
-  await_pulls(4);
+  await_pulls(6);
   EXPECT_THAT(board.waits(),
               ::testing::Contains(::testing::AllOf(HasSubstr("ps-1"), HasSubstr("restarting"),
                                                    HasSubstr("since 7 s"))));
