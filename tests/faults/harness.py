@@ -21,6 +21,8 @@ ALL_REDUCE = ["train.dense_gradients=all_reduce"]
 SERVING = {"worker": ["--listen", "127.0.0.1:0"], "spare": ["--listen", "127.0.0.1:0"]}
 # Many keys have been seen and have no row yet, at any moment.
 WAITING = ["tables.embedding.admission.after_sightings=20"]
+# At each checkpoint that the job asks for rows go that 40 steps have not updated.
+EXPIRING = ["tables.embedding.expiry.after_steps=40"]
 # Checkpoints of two layers each, so close to one another that kills meet them.
 SPILLED = [*SyncJob.wide, "checkpoint.every_steps=15"]
 # What a test may say of the way to the job's end (Run.check_course).

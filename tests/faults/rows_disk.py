@@ -7,7 +7,7 @@ import subprocess
 
 from cluster import BIN, Failure
 from disk import SmallDisk, flip, zero_page
-from harness import LOGGED, SYNCED, fault
+from harness import EXPIRING, LOGGED, SYNCED, fault
 from jobs import SyncJob
 from rows_network import traced
 
@@ -61,6 +61,19 @@ def full_checkpoints_of_logs(t):
         t.identical(full_for(disk, 150, 2, status_says("tries its checkpoint again", "push log has little room", "No space left")),
                     sets=LOGGED, most_restarts=0, checkpoints=disk.folder / "checkpoints",
                     folders={"ps-0": first.folder / "ps-0", "ps-1": second.folder / "ps-1"})
+
+
+@fault((4, 7), "push logs have little room, so that checkpoints are cut early: the same rows expire as without", once=True)
+def early_checkpoints(t):
+    def disturb(cluster, job_id):
+        early = cluster.wait(job_id, lambda s: any(step % 100 for step in cut(s)) or s["state"] == "Succeeded", every=0.02,
+                             what="a checkpoint that the job has not asked for")
+        if early["state"] == "Succeeded":
+            raise Failure("no checkpoint was cut early")
+
+    def cut(status):
+        return [int(status["checkpoint"].rsplit("-", 1)[1])] if status["checkpoint"] else []
+    t.identical(disturb, sets=[*LOGGED, *EXPIRING], most_restarts=0, flags={"ps": ["--log-bytes", "6MiB"]})
 
 
 @fault(7, "the disk that rows spill to is full: the status says so, and training goes on when there is room", once=True)

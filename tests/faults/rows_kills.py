@@ -2,7 +2,7 @@
 import time
 
 from cluster import Failure
-from harness import ALL_REDUCE, BEST, LOGGED, SERVING, SPILLED, SYNCED, WAITING, Outcome, fault, spilling
+from harness import ALL_REDUCE, BEST, EXPIRING, LOGGED, SERVING, SPILLED, SYNCED, WAITING, Outcome, fault, spilling
 from jobs import CountingJob, SyncJob
 from oracle import missing_counts
 from schedules import kill_at, kills_while, nothing, pause_at, random_hangs, random_kills
@@ -361,6 +361,11 @@ def all_async(t):
 @fault((1, 2, 3, 4), "any processes are killed at random")
 def random_any(t):
     t.identical(random_kills(t.draw))
+
+
+@fault((1, 2, 3, 4), "any processes of a job whose rows expire are killed at random")
+def random_any_expiring(t):
+    t.identical(random_kills(t.draw), sets=[*t.draw.choice(([], LOGGED)), *EXPIRING])
 
 
 @fault((1, 2, 3, 4), "any processes are killed at random, an etcd and masters that stand by among them")

@@ -1,5 +1,5 @@
 """Row 15 once more: all that a user may ask of a running job, in any order, and processes killed meanwhile."""
-from harness import LOGGED, fault
+from harness import EXPIRING, LOGGED, fault
 from jobs import CountingJob
 from schedules import operations
 
@@ -31,6 +31,11 @@ def asked_and_killed(t):
 @fault(15, "a job with push logs is scaled, drained, balanced, suspended and resumed, and processes killed")
 def logged_asked_and_killed(t):
     identical(t, kills=True, sets=LOGGED)
+
+
+@fault(15, "a job whose rows expire is scaled, drained, balanced, suspended and resumed, and processes killed")
+def expiring_asked_and_killed(t):
+    identical(t, kills=True, sets=[*t.draw.choice(([], LOGGED, COPIED)), *EXPIRING])
 
 
 @fault(15, "a job with copies of its rows is scaled, drained, balanced, suspended and resumed, and processes killed")
