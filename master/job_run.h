@@ -226,9 +226,12 @@ class JobRun {
   // a checkpoint, waits for the one that is being written, or leaves the barrier. Called again when
   // that is done.
   void ContinueBarrier(const Now& now);
-  // Whether a checkpoint at the barrier is none that the job's rules ask for: it is there for a
-  // push log's room, a move or a suspension.
+  // Whether a checkpoint at the barrier is none that the job's rules ask for, but for a push log's
+  // room, a move or a suspension. With every_minutes none is: which steps are cut is a matter of
+  // time anyway.
   bool CutsEarly() const;
+  // Whether no checkpoint is to be cut any more at the barrier, since there is one.
+  bool HasCheckpointHere() const;
   // Asks for a barrier if a checkpoint is due by time, or since a push log needs one.
   void RequestDueBarrier(const Now& now);
   // A folder other than those of the checkpoints that the job may return to.
@@ -410,11 +413,12 @@ class JobRun {
   LostPs lost_;
   std::optional<Origin> returns_to_;  // who is asked to take up a lost ps's rows returns to this
   Replicas replicas_;
-  // A checkpoint failed at its barrier and is to be tried again: a ps was away, or it is the job's
-  // last checkpoint and the disk failed.
+  // A checkpoint failed at its barrier and is to be tried again: a ps was away, or the disk failed,
+  // and it is the job's last checkpoint or a push log has little room.
   struct CutAgain {
     absl::Duration since;
-    absl::Duration patience;  // since then: for a ps, or for a disk
+    // By how long each kind of failure is borne, of a ps or of a disk, when it came first.
+    std::map<absl::Duration, absl::Duration> first;
     absl::Duration at;
     std::string why;
     std::string told = {};  // the last `why` in an event, and when
@@ -444,6 +448,7 @@ class JobRun {
     absl::Duration since;
     std::string best_before;  // position_.best_checkpoint() before this one
     std::string folder;
+    bool early = false;
     WriteCheckpoint work;  // until the write begins
     bool ps_lost = false;  // since the cut
     bool sought = false;   // an earlier master's; whether it was committed is being found out
@@ -469,6 +474,8 @@ class JobRun {
   bool lets_leave_ = false;  // no checkpoint could be written before a ps stops
   std::string last_checkpoint_;
   std::optional<uint64_t> last_checkpoint_step_;
+  // It was cut early, or may have been, by an earlier run.
+  bool last_checkpoint_early_ = true;
   absl::Duration last_checkpoint_at_;
   // The run's values in the state log, by key; for ranks, which change one by one, only the keys.
   std::map<std::string, std::string> logged_;

@@ -109,18 +109,19 @@ void JobRun::Advance(const Now& now) {
 void JobRun::ContinueBarrier(const Now& now) {
   const bool best = improved_ && spec().checkpoint().keep_best();
   // The checkpoint of this step was cut before the step's model was measured.
-  if (best && last_checkpoint_step_ == position_.step()) {
+  const bool there = HasCheckpointHere();
+  if (best && there) {
     position_.set_best_checkpoint(last_checkpoint_);
   }
   const bool wanted =
       due_.checkpoint || best || (due_.requested && !barrier_for_move_) ||
       log_room_.WantsBarrier(writing_.has_value(), last_checkpoint_at_, now.monotonic);
   const bool due = stopping_ || EndsHere() || (wanted && given_up_ != position_.step());
-  if (MoveAtBarrier(due && last_checkpoint_step_ != position_.step(), now)) return;
+  if (MoveAtBarrier(due && !there, now)) return;
   // At the end a second checkpoint of this step is awaited: once it is committed, it may take the
   // place of the first.
   const bool ends = (stopping_ || EndsHere()) && writing_.has_value();
-  if (!(due || MovesByCheckpoint()) || (last_checkpoint_step_ == position_.step() && !ends)) {
+  if (!(due || MovesByCheckpoint()) || (there && !ends)) {
     return LeaveBarrier(now);
   }
   if (!writing_.has_value()) return BeginCheckpoint(now);
@@ -135,6 +136,15 @@ bool JobRun::CutsEarly() const {
   return !due_.checkpoint && !best && !stopping_ && rules.every_minutes() == 0;
 }
 
+bool JobRun::HasCheckpointHere() const {
+  if (last_checkpoint_step_ != position_.step()) return false;
+  const auto& tables = spec().tables();
+  const bool expires = std::any_of(tables.begin(), tables.end(),
+                                   [](const v1::TableSpec& table) { return table.has_expiry(); });
+  // What that one has left out a later one of the step makes up for.
+  return !expires || !last_checkpoint_early_ || CutsEarly();
+}
+
 void JobRun::RequestDueBarrier(const Now& now) {
   if (plan_->BarrierDue()) return;
   const bool writes = writing_.has_value();
@@ -145,7 +155,8 @@ void JobRun::RequestDueBarrier(const Now& now) {
   const uint64_t step = plan_->position().step();
   const bool there =
       last_checkpoint_step_ == step || given_up_ == step || (writes && writing_->step == step);
-  if (by_time || (!there && log_room_.WantsBarrier(writes, last_checkpoint_at_, now.monotonic))) {
+  if ((by_time && given_up_ != step) ||
+      (!there && log_room_.WantsBarrier(writes, last_checkpoint_at_, now.monotonic))) {
     plan_->RequestBarrier();
   }
 }
@@ -183,6 +194,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
               .since = now.monotonic,
               .best_before = best_before,
               .folder = checkpoint.folder,
+              .early = checkpoint.early,
               .work = WriteOf(checkpoint)};
   actions_.Want(Lane::kForeground, CutOf(checkpoint));
 }
@@ -213,6 +225,7 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     cut_again_.reset();
     last_checkpoint_ = writing_->folder;
     last_checkpoint_step_ = writing_->step;
+    last_checkpoint_early_ = writing_->early;
     origin_ = {.folder = writing_->folder,
                .warm = false,
                .step = writing_->step,

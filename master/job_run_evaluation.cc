@@ -116,6 +116,7 @@ void JobRun::FollowRules(const v1::Evaluation& evaluation, const Now& now) {
   const Evaluations::Added added = evaluations_.Add(evaluation, position_);
   position_.set_evaluated_step(position_.step());
   improved_ = added.outcome.improved;
+  if (improved_) given_up_.reset();
   SPDLOG_INFO("job {}: {}", status().job_id(), added.text);
   ShowEvaluations();
   const std::string monitor = MonitorOf(spec());

@@ -208,12 +208,12 @@ void JobRun::TickLost(const Now& now) {
 }
 
 bool JobRun::CutAgainLater(const std::string& why, absl::Duration patience, const Now& now) {
-  // What fails in another way than before has its own time.
-  if (!cut_again_.has_value() || cut_again_->patience != patience) {
-    cut_again_ = {.since = now.monotonic, .patience = patience, .at = {}, .why = ""};
+  if (!cut_again_.has_value()) {
+    cut_again_ = {.since = now.monotonic, .first = {}, .at = {}, .why = ""};
   }
+  const auto [first, is_new] = cut_again_->first.try_emplace(patience, now.monotonic);
   // While a ps is lost, ps_patience of TickLost counts instead.
-  if (lost_.empty() && now.monotonic - cut_again_->since > patience) {
+  if (lost_.empty() && now.monotonic - first->second > patience) {
     cut_again_.reset();
     return false;
   }

@@ -31,7 +31,8 @@ class LogRoom {
   // They have been told. What takes its time to make a log short, such as one of a follower, may
   // say what it said before for another moment.
   void OnTold(absl::Duration now);
-  // A checkpoint has failed: the next one that logs alone ask for is not cut at once.
+  // A checkpoint has failed: the next one that logs alone ask for is not cut at once, unless
+  // training has to wait for it.
   void OnFailed();
 
   // The log that has the least room left; nullopt: nobody has said anything in the last seconds.

@@ -144,7 +144,10 @@ absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_vie
   absl::MutexLock lock(&mu_);
   TESSERA_RETURN_IF_ERROR(closed_);
   const auto fits = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return options_.max_bytes == 0 || FileBytes() + RecordBytes(text, bulk) <= options_.max_bytes;
+    const Segment& last = segments_.back();
+    const uint64_t longer = last.bytes + RecordBytes(text, bulk);
+    const uint64_t more = longer - std::min(longer, std::max(last.bytes, last.old_bytes));
+    return options_.max_bytes == 0 || FileBytes() + more <= options_.max_bytes;
   };
   if (!fits() && spare_bytes_ > 0) TESSERA_RETURN_IF_ERROR(RemoveSpare());
   if (!fits()) {

@@ -55,7 +55,8 @@ def random_hangs(draw, prefix):
     def disturb(cluster, job_id):
         names = [n for n in cluster.commands if n.startswith(prefix)]
         for before, which, seconds in schedule:
-            cluster.watch(job_id, before)
+            if cluster.watch(job_id, before):
+                break
             name = names[int(which * len(names))]
             cluster.pause(name)
             time.sleep(seconds)
@@ -64,6 +65,7 @@ def random_hangs(draw, prefix):
             for ended in [n for n in names if cluster.processes[n].poll() is not None]:
                 cluster.fault(f"{ended} ended by itself")
                 cluster.start(ended)
+        cluster.check_faults()
     return disturb
 
 

@@ -189,6 +189,19 @@ TEST_F(CoreLogRoomTest, APsThatIsAwayForAMomentHasItsOwnTimeThen) {
   EXPECT_EQ(Job(id).generation(), 1);
 }
 
+TEST_F(CoreLogRoomTest, KindsOfFailureThatAlternateEndOneAnother) {
+  const std::string id = TrainWithoutRoom();
+  Rounds(50);
+  const uint64_t at = Job(id).step();
+  int cuts = 0;
+  on_cut_ = [&cuts](const CutCheckpoint&) {
+    return ++cuts % 2 == 0 ? absl::OkStatus() : absl::UnavailableError("it is being written");
+  };
+  Rounds(12 * 600);
+  EXPECT_TRUE(Job(id).step() != at || Job(id).generation() > 1) << "it stands for good";
+  EXPECT_LT(Events(id).size(), 40u);
+}
+
 // Its barriers are all for evaluations, which begin them before a log can ask for one.
 TEST_F(CoreLogRoomTest, ABarrierForAnotherReasonCutsForALogToo) {
   JoinAll(1, 1);

@@ -163,6 +163,44 @@ TEST_F(CoreSuspendTest, InEachPhaseAJobCanBeSuspendedAndGoesOn) {
   EXPECT_THAT(phases, Contains("checkpointing"));
 }
 
+// Rows expire at cuts that the job has asked for.
+TEST_F(CoreSuspendTest, WheneverAJobIsSuspendedItsRowsExpireAtTheSameSteps) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Quiet(6);
+  spec.mutable_tables(0)->mutable_expiry()->set_after_steps(5);
+  spec.mutable_checkpoint()->set_every_steps(13);
+  spec.mutable_checkpoint()->set_keep_best(true);
+  // What expires at 13 does so before what is measured at 20, in any case.
+  spec.mutable_evaluation()->set_every_steps(10);
+  const auto begin = [&] {
+    aucs_ = {0.5, 0.6, 0.55, 0.7, 0.6, 0.8};
+    measured_.clear();
+    cuts_.clear();
+    return Submit(spec, 1, 1);
+  };
+  const auto expire_at = [this] {
+    std::set<uint64_t> steps;
+    for (const CutCheckpoint& cut : cuts_) {
+      if (!cut.calls[0].second.early()) steps.insert(cut.calls[0].second.step());
+    }
+    return steps;
+  };
+  RunUntil(begin(), v1::SUCCEEDED);
+  const std::set<uint64_t> undisturbed = expire_at();
+  EXPECT_THAT(undisturbed, ::testing::IsSupersetOf<uint64_t>({10, 13, 20, 26, 39, 40, 52, 60}));
+  for (int at = 0;; ++at) {
+    SCOPED_TRACE(at);
+    const std::string id = begin();
+    for (int i = 0; i < at && Job(id).state() != v1::SUCCEEDED; ++i) Step();
+    if (Job(id).state() == v1::SUCCEEDED) break;
+    ASSERT_TRUE(Suspend(id).ok());
+    RunUntil(id, v1::SUSPENDED);
+    ASSERT_TRUE(Resume(id).ok());
+    RunUntil(id, v1::SUCCEEDED);
+    EXPECT_EQ(expire_at(), undisturbed);
+  }
+}
+
 TEST_F(CoreSuspendTest, AJobThatHasNotBegunLeavesTheQueueAndComesBack) {
   JoinAll(1, 1);
   const std::string first = Submit(Quiet(), 1, 1);

@@ -190,6 +190,10 @@ REFUSED = {
     "a quotient of whole numbers that samples have; cast them to floats first": lambda n: n.Cast(
         n.Div(n.Add(n.lengths, n.ints(1)), n.ints(2)), to=TensorProto.FLOAT),
     "reads numbers that count the samples of a batch": lambda n: n.Mul(n.dense, n.Cast(n.Unsqueeze(counted(n), n.ints(1)), to=TensorProto.FLOAT)),
+    "as in x[arange(batch), place]": lambda n: n.Gather(counted(n), counted(n), axis=0),
+    "[3, batch]: it would mix samples": lambda n: n.Gather(
+        n.Reshape(n.history, n.ints(-1, DIM)), n.Reshape(n.Expand(counted(n), n.Concat(n.ints(3), n.batch(), axis=0)), n.ints(-1, 3)), axis=0),
+    "max is no constant number": lambda n: n.Clip(n.lengths, "", n.Gather(n.Shape(n.history), n.int(0), axis=0)),
     "indices that count samples by 4, each of which has 5 places": lambda n: n.Gather(
         n.Reshape(n.history, n.ints(-1, DIM)), n.Mul(counted(n), n.ints(4)), axis=0),
     "counts the samples of a batch": lambda n: n.Add(n.lengths, counted(n)),

@@ -19,6 +19,10 @@ constexpr int64_t kMostPerSample = int64_t{1} << 31;
 // takes the largest of several indices for the shape that all of them have.
 constexpr int64_t kUnknown = INT64_MAX;
 
+bool IsWholeType(int64_t type) {
+  return type == onnx::TensorProto::INT64 || type == onnx::TensorProto::INT32;
+}
+
 absl::Status Unreadable() {
   return absl::UnimplementedError(
       "reads numbers that count the samples of a batch; expected them to be an index of the "
@@ -72,9 +76,10 @@ absl::Status ReadLists(OnnxNodeReader& r) {
 
 // x [batch * places, ...] where an index is the sample's number times `places`, and a place.
 absl::Status ReadOfOneAxis(OnnxNodeReader& r) {
+  if (r.in(0).CountsSamples()) return Unreadable();
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   OnnxValue indices = r.in(1);
-  const bool first = r.Int("axis", 0) == 0 && !r.in(0).CountsSamples() && x.batch_axis() == 0 &&
+  const bool first = r.Int("axis", 0) == 0 && !x.IsUnbatched() && x.batch_axis() == 0 &&
                      x.axes[0][0] == 0 && !indices.behind_sample && indices.per_sample != kUnknown;
   if (!first) return Unreadable();
   x.axes.insert(x.axes.begin() + 1, {x.axes[0].begin() + 1, x.axes[0].end()});
@@ -92,9 +97,10 @@ absl::Status ReadOfOneAxis(OnnxNodeReader& r) {
 
 // x [batch, places, ...]; indices [batch, ..., 1] behind the sample's number.
 absl::Status ReadOfTwoAxes(OnnxNodeReader& r) {
+  if (r.in(0).CountsSamples()) return Unreadable();
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue x, r.TensorIn(0));
   OnnxValue indices = r.in(1);
-  const bool lists = indices.behind_sample && !r.in(0).CountsSamples() && x.batch_axis() == 0 &&
+  const bool lists = indices.behind_sample && !x.IsUnbatched() && x.batch_axis() == 0 &&
                      r.Int("batch_dims", 0) == 0 && r.DimsOf(indices).back() == 1;
   if (!lists) return Unreadable();
   indices.behind_sample = false;
@@ -128,7 +134,7 @@ absl::Status ReadCounted(OnnxNodeReader& r, OnnxRead read) {
   int64_t per_sample = r.in(0).per_sample;
   if (sums->contains(op) && r.inputs() == 2) {
     TESSERA_ASSIGN_OR_RETURN(per_sample, PerSampleOf(r));
-  } else if (!moves->contains(op) && (op != "Cast" || IsFloatType(r.Int("to", 0)))) {
+  } else if (!moves->contains(op) && !(op == "Cast" && IsWholeType(r.Int("to", 0)))) {
     return Unreadable();
   }
   TESSERA_RETURN_IF_ERROR(read(r));

@@ -207,8 +207,10 @@ absl::Status ReadGather(OnnxNodeReader& r) {
 // Takes known places of the first axes, as PyTorch exports x[:, i, j], or of each sample its own.
 absl::Status ReadGatherNd(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
-  const bool by_sample = r.Int("batch_dims", 0) == 1 && x.batch_axis() == 0 && r.IsTensor(1);
-  if (by_sample && r.DimsOf(r.in(1)).back() == 1) {
+  const std::vector<int64_t> to = r.DimsOf(r.in(1));
+  const bool by_sample = r.Int("batch_dims", 0) == 1 && !x.IsUnbatched() && x.batch_axis() == 0 &&
+                         r.IsTensor(1) && !to.empty() && to.back() == 1;
+  if (by_sample) {
     TESSERA_ASSIGN_OR_RETURN(const OnnxValue indices, r.AlongAxis("Squeeze", -1, {r.in(1)}));
     TESSERA_ASSIGN_OR_RETURN(OnnxValue chosen, ChosenBySample(r, x, indices));
     r.Set(std::move(chosen));

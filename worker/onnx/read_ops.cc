@@ -25,7 +25,8 @@ absl::Status Clip(OnnxNodeReader& r) {
     double bound = 0;
     if (r.Has(i)) {
       const OnnxValue& given = r.in(i);
-      if (given.floats.size() + given.ints.size() != 1) {
+      const bool of_batch = given.ints.size() == 1 && IsBatch(given.ints[0]);
+      if (given.floats.size() + given.ints.size() != 1 || of_batch) {
         return absl::UnimplementedError(absl::StrCat(name, " is no constant number"));
       }
       bound = given.ints.empty() ? static_cast<double>(given.floats[0])

@@ -154,6 +154,16 @@ absl::StatusOr<OnnxValue> ReshapedTo(OnnxNodeReader& r, OnnxValue value,
       "the shape ", DimsText(dims), " for ", DimsText(r.DimsOf(value)), ": it would mix samples"));
 }
 
+// How many numbers there are along the axes before the batch's, and the factor of that one's size.
+std::pair<int64_t, int64_t> BeforeBatch(const std::vector<int64_t>& dims) {
+  int64_t before = 1;
+  for (const int64_t dim : dims) {
+    if (IsBatch(dim)) return {before, BatchFactor(dim)};
+    before *= dim;
+  }
+  return {before, 0};
+}
+
 // The axes that an op names, in a tensor of `rank` axes.
 absl::StatusOr<std::vector<size_t>> Counted(const std::vector<int64_t>& axes, size_t rank) {
   std::vector<size_t> counted;
@@ -313,6 +323,10 @@ absl::Status ReadReshape(OnnxNodeReader& r) {
   }
   TESSERA_ASSIGN_OR_RETURN(dims, FillIn(std::move(dims), r.DimsOf(x), r.Int("allowzero", 0) != 0));
   if (!r.IsTensor(0)) {
+    if (x.HasBatch() && BeforeBatch(dims) != BeforeBatch(x.dims)) {
+      return absl::UnimplementedError(absl::StrCat("the shape ", DimsText(dims), " for ",
+                                                   DimsText(x.dims), ": it would mix samples"));
+    }
     x.dims = std::move(dims);
     r.Set(std::move(x));
     return absl::OkStatus();
