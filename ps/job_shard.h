@@ -115,11 +115,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Runs the phases of v1::WriteCheckpointRequest. In sync mode the cut waits until `step` is
   // applied, at most until the deadline (of Clock::Monotonic). It keeps pushes away for a moment;
   // they go on while the checkpoint is written. Ends with an error of `keep_going`, or when the
-  // shard is closed. A caller whose phase writes is answered after AwaitFollower, because what is
-  // written may then be committed.
+  // shard is closed. The caller is answered after AwaitFollower if IsReplicated.
   absl::StatusOr<v1::WriteCheckpointResponse> WriteCheckpoint(
       const v1::WriteCheckpointRequest& request, absl::Duration deadline,
       KeepGoing keep_going = absl::OkStatus) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  // Whether a follower must have what such a call has put into the push log: what is written may be
+  // committed then; and of rows that have expired, they have on all ps.
+  bool IsReplicated(const v1::WriteCheckpointRequest& request) const;
   static bool Writes(v1::WriteCheckpointRequest::Phase phase) {
     return phase == v1::WriteCheckpointRequest::WRITE ||
            phase == v1::WriteCheckpointRequest::CUT_AND_WRITE;

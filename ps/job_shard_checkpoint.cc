@@ -209,6 +209,13 @@ absl::Status JobShard::EndCut(absl::Duration limit) {
   return absl::OkStatus();
 }
 
+bool JobShard::IsReplicated(const v1::WriteCheckpointRequest& request) const {
+  if (Writes(request.phase())) return true;
+  return request.phase() == v1::WriteCheckpointRequest::CUT && !request.early() &&
+         std::any_of(tables_.begin(), tables_.end(),
+                     [](const auto& table) { return table->expires(); });
+}
+
 absl::Status JobShard::ExpireRows(uint64_t applied_steps) {
   v1::LoggedExpiry expiry;
   expiry.set_applied_steps(applied_steps);

@@ -377,7 +377,9 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
   return RunAsync(*options_.administration, *context, request->ByteSizeLong(), observe,
                   [=](const auto& finish) {
                     absl::StatusOr<std::shared_ptr<JobShard>> shard = OrExhausted("the call", work);
-                    if (!shard.ok() || !JobShard::Writes(phase)) return finish(shard.status());
+                    if (!shard.ok() || !(*shard)->IsReplicated(*request)) {
+                      return finish(shard.status());
+                    }
                     // Once it is committed, a follower's log is asked for what came after this cut.
                     FinishReplicated(*std::move(shard), finish);
                   });

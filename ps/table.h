@@ -153,6 +153,8 @@ class Table {
   // comes again starts from its initial value. Fails only if rows are on disk; then the table is of
   // no use any more.
   absl::Status Expire(uint64_t applied_steps);
+  // Whether it has rules by which rows expire.
+  bool expires() const { return expiry_.active(); }
   // For a table that nobody cuts: erases expired rows on disk. They count for nothing since Expire,
   // but take room until the next cut is read. Does nothing if there are none.
   absl::Status EraseExpiredBelow(PartitionId partition) {

@@ -222,7 +222,9 @@ TEST_F(ParameterServiceTest, ACheckpointIsWrittenWhenTheFollowerHasItsCut) {
   ParameterServer::Options options = Options();
   options.data_folder = testing::TempDir() + "/cut-" + std::to_string(::getpid());
   Start(options);
-  v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::ASYNC)}, 1);
+  v1::PsTable table = SgdTable("t", 1, v1::ASYNC);
+  table.mutable_spec()->mutable_expiry()->set_after_steps(5);
+  v1::OpenJobRequest job = Job({table}, 1);
   job.set_push_log(v1::RecoverySpec::ASYNC);
   ASSERT_OK(Open(job));
   ASSERT_EQ(Scrape("tessera_ps_log_bytes{").size(), 1u);
@@ -257,8 +259,10 @@ TEST_F(ParameterServiceTest, ACheckpointIsWrittenWhenTheFollowerHasItsCut) {
   checkpoint.set_parts(1);
   checkpoint.set_phase(v1::WriteCheckpointRequest::CUT);
   v1::WriteCheckpointResponse cut;
-  // Training, which stands for the cut, does not wait for a follower.
+  // Training, which stands for the cut, does not wait for a follower where no row expires.
+  checkpoint.set_early(true);
   EXPECT_OK(Call(&Stub::WriteCheckpoint, checkpoint, &cut));
+  checkpoint.set_early(false);
   checkpoint.set_phase(v1::WriteCheckpointRequest::WRITE);
   v1::WriteCheckpointResponse files;
   auto written = std::async(std::launch::async,
@@ -270,6 +274,15 @@ TEST_F(ParameterServiceTest, ACheckpointIsWrittenWhenTheFollowerHasItsCut) {
   read();
   EXPECT_OK(written.get());
   EXPECT_EQ(files.files_size(), 1);
+  // Which rows have expired all ps must know, also one that takes this one's place.
+  checkpoint.set_phase(v1::WriteCheckpointRequest::CUT);
+  checkpoint.set_folder("step-1");
+  auto expired = std::async(std::launch::async,
+                            [&] { return Call(&Stub::WriteCheckpoint, checkpoint, &cut); });
+  EXPECT_EQ(expired.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  EXPECT_GT(read(), 0);
+  read();
+  EXPECT_OK(expired.get());
   server_ = nullptr;
   std::filesystem::remove_all(options.data_folder);
 }

@@ -48,6 +48,7 @@ class CountingJob {
     bool validates = true;
     bool tests = false;
     bool keep_best = false;  // the first evaluation's: all find the same
+    bool expires = false;    // rows go at checkpoints, and with them their counts
     // No batch with this record can be trained: its worker dies of it, or its gradient is no
     // number.
     std::optional<uint64_t> poison;

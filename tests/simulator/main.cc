@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   bool verbose = false;
   bool harsh = false;
   bool calm = false;
+  bool expiring = false;
   app.add_option("--seeds", seeds, "How many")->capture_default_str();
   app.add_option("--first", first, "The first of them")->capture_default_str();
   app.add_option("--seed", only, "This one alone");
@@ -46,6 +47,10 @@ int main(int argc, char** argv) {
   app.add_flag("--calm", calm,
                "Nothing fails, and jobs are scaled and suspended: none may return to a checkpoint")
       ->excludes("--harsh");
+  app.add_flag("--expiring", expiring,
+               "Sync jobs whose rows expire at checkpoints: no fault may change which are left")
+      ->excludes("--harsh")
+      ->excludes("--calm");
   CLI11_PARSE(app, argc, argv);
   tessera::EndMutexChecks();
   tessera::InitLog("simulate", "off");
@@ -56,9 +61,11 @@ int main(int argc, char** argv) {
   using tessera::simulator::Outcome;
   using tessera::simulator::Scenario;
   using tessera::simulator::SeedRunner;
-  const char* const kind = harsh ? " --harsh" : calm ? " --calm" : "";
+  const char* const kind = harsh ? " --harsh" : calm ? " --calm" : expiring ? " --expiring" : "";
   const auto scenario_of = [&](uint64_t of) {
-    return harsh ? Scenario::Harsh(of) : calm ? Scenario::Calm(of) : Scenario::Of(of);
+    if (harsh) return Scenario::Harsh(of);
+    if (calm) return Scenario::Calm(of);
+    return expiring ? Scenario::Expiring(of) : Scenario::Of(of);
   };
   std::vector<uint64_t> failed;
   uint64_t done = 0;

@@ -131,7 +131,7 @@ void PsNode::Serve(const v1::WriteCheckpointRequest& request,
   if (!shard.ok()) return reply(shard.status());
   const absl::StatusOr<v1::WriteCheckpointResponse> done =
       (*shard)->WriteCheckpoint(request, world_.Monotonic());
-  if (!done.ok() || !ps::JobShard::Writes(request.phase())) return reply(done);
+  if (!done.ok() || !(*shard)->IsReplicated(request)) return reply(done);
   (*shard)->AwaitFollower(
       [reply, done](const absl::Status& status) { status.ok() ? reply(*done) : reply(status); });
 }

@@ -125,6 +125,19 @@ Scenario Scenario::Calm(uint64_t seed) {
   return s;
 }
 
+Scenario Scenario::Expiring(uint64_t seed) {
+  Scenario s = Of(seed);
+  s.job.consistency = v1::SYNC;
+  s.job.max_lead = 0;
+  s.job.partial = false;
+  s.job.poison.reset();
+  s.job.expires = true;
+  for (absl::Duration* const never : {&s.full, &s.broken, &s.rescales}) {
+    *never = absl::ZeroDuration();
+  }
+  return s;
+}
+
 bool Scenario::NothingFails() const {
   const auto faults = FaultsOf(*this);
   const bool never = std::all_of(faults.begin(), faults.end(), [](const absl::Duration* every) {
@@ -140,7 +153,7 @@ Scenario Scenario::Undisturbed() const {
   s.job = job;
   s.job.push_log = v1::RecoverySpec::OFF;
   s.job.replicas = 0;
-  s.job.checkpoint_steps = 0;
+  if (!s.job.expires) s.job.checkpoint_steps = 0;
   s.job.tests = false;
   s.job.poison_kills = false;
   return s;
@@ -155,8 +168,8 @@ std::string Scenario::ToString() const {
       !job.poison.has_value() ? ""
       : job.poison_kills      ? ", a record that kills"
                               : ", a record without gradient",
-      ", a checkpoint every ", job.checkpoint_steps, " steps; faults for ",
-      absl::FormatDuration(until));
+      job.expires ? ", rows expire" : "", ", a checkpoint every ", job.checkpoint_steps,
+      " steps; faults for ", absl::FormatDuration(until));
   const std::pair<const char*, absl::Duration> kinds[] = {{"kills", kills},
                                                           {"stops", stops},
                                                           {"ps told to stop", leaves},

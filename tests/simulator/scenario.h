@@ -46,9 +46,12 @@ struct Scenario {
   // The jobs of the seed, with copies where they have push logs: nothing fails, and they are scaled
   // and suspended all the time.
   static Scenario Calm(uint64_t seed);
+  // The seed as a sync job whose rows expire, so that what is left shows which checkpoints were
+  // cut. No disk fails: a checkpoint that one refuses may leave rows that would have gone with it.
+  static Scenario Expiring(uint64_t seed);
   // So no job has a reason to return to a checkpoint.
   bool NothingFails() const;
-  // The same job without faults, on one ps.
+  // The same job without faults, on one ps. Rows that expire need its checkpoints.
   Scenario Undisturbed() const;
   std::string ToString() const;
 };

@@ -377,6 +377,11 @@ const Outcome& Undisturbed(const Scenario& scenario) {
 }
 
 absl::Status Compare(const CountingJob::Rows& rows, const CountingJob::Rows& expected) {
+  for (const auto& [key, unused] : rows) {
+    if (expected.contains(key)) continue;
+    return absl::DataLossError(
+        absl::StrFormat("key %d has a row, and none where nothing disturbs", key));
+  }
   for (const auto& [key, row] : expected) {
     const auto found = rows.find(key);
     if (found != rows.end() &&

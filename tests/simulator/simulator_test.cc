@@ -61,6 +61,19 @@ TEST(SimulatorTest, WhereNothingFailsNoJobReturnsToACheckpoint) {
   EXPECT_GT(all.rescales, 10u);
 }
 
+TEST(SimulatorTest, NoFaultChangesWhichRowsExpire) {
+  Happened all;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const Scenario scenario = Scenario::Expiring(seed);
+    const Outcome outcome = Simulate(scenario);
+    EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
+    all += outcome;
+  }
+  EXPECT_GT(all.moves, 5u);
+  EXPECT_GT(all.suspensions, 5u);
+  EXPECT_GT(all.restarts, 5u);
+}
+
 TEST(SimulatorTest, ASeedAlwaysDoesTheSame) {
   for (uint64_t seed = 101; seed <= 106; ++seed) {
     const Outcome once = Simulate(Scenario::Of(seed));
