@@ -8,14 +8,20 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(SimulatorTest, EverySampleCountsOnceWhateverDies) {
+// What happened in the scenarios of the seeds from 1 on, each of which must be right.
+Happened RunAll(Scenario (*scenario_of)(uint64_t seed), uint64_t seeds) {
   Happened all;
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
-    const Scenario scenario = Scenario::Of(seed);
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    const Scenario scenario = scenario_of(seed);
     const Outcome outcome = Simulate(scenario);
     EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
     all += outcome;
   }
+  return all;
+}
+
+TEST(SimulatorTest, EverySampleCountsOnceWhateverDies) {
+  const Happened all = RunAll(&Scenario::Of, 60);
   // Something did happen.
   EXPECT_GT(all.kills, 60u);
   EXPECT_GT(all.restarts, 10u);
@@ -48,27 +54,17 @@ TEST(SimulatorTest, HarshSeedsThatFailedOnceDoNotAgain) {
 }
 
 TEST(SimulatorTest, WhereNothingFailsNoJobReturnsToACheckpoint) {
-  Happened all;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
-    const Scenario scenario = Scenario::Calm(seed);
-    ASSERT_TRUE(scenario.NothingFails());
-    const Outcome outcome = Simulate(scenario);
-    EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
-    all += outcome;
+    ASSERT_TRUE(Scenario::Calm(seed).NothingFails());
   }
+  const Happened all = RunAll(&Scenario::Calm, 40);
   EXPECT_GT(all.moves, 40u);
   EXPECT_GT(all.suspensions, 40u);
   EXPECT_GT(all.rescales, 10u);
 }
 
 TEST(SimulatorTest, NoFaultChangesWhichRowsExpire) {
-  Happened all;
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
-    const Scenario scenario = Scenario::Expiring(seed);
-    const Outcome outcome = Simulate(scenario);
-    EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
-    all += outcome;
-  }
+  const Happened all = RunAll(&Scenario::Expiring, 40);
   EXPECT_GT(all.moves, 5u);
   EXPECT_GT(all.suspensions, 5u);
   EXPECT_GT(all.restarts, 5u);

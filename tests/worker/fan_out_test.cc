@@ -132,7 +132,7 @@ TEST_F(FanOutTest, APeerThatNeverAnswersIsGivenUpBeforeItIsAskedForAllLegs) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("ps-0 (fake): test: "));
   // At the second look more than 400 ms have passed, or at the third on a busy machine.
-  EXPECT_LT(ps_.calls, 64);
+  EXPECT_LE(ps_.calls, 3 * FanOut::kInFlight);
   ps_.hang = false;
 }
 
