@@ -239,16 +239,17 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
       last->folder == folder || !IsIncrementWorth(*last, tables_)) {
     last.reset();
   }
-  const CheckpointPart part = {
-      .generation = request_.generation(), .part = request.part(), .parts = request.parts()};
-  TESSERA_ASSIGN_OR_RETURN(
-      PartCut cut, PrepareCut(*options_.files, folder, part, last.has_value() ? &*last : nullptr));
   uint64_t applied_steps = 0;
   {
     absl::MutexLock lock(&mu_);
     applied_steps = order_.applied_steps();
   }
+  // Before a disk may refuse the cut: the other ps have dropped their rows, and training goes on.
   if (!request.early()) TESSERA_RETURN_IF_ERROR(ExpireRows(applied_steps));
+  const CheckpointPart part = {
+      .generation = request_.generation(), .part = request.part(), .parts = request.parts()};
+  TESSERA_ASSIGN_OR_RETURN(
+      PartCut cut, PrepareCut(*options_.files, folder, part, last.has_value() ? &*last : nullptr));
   // Held exclusively, so that the rows of all tables and the step are those of one moment.
   absl::MutexLock alone(&cut_mu_);
   // A push may have come since the first look.

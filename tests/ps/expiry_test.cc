@@ -1,3 +1,4 @@
+#include "absl/strings/str_cat.h"
 #include "common/checkpoint/manifest.h"
 #include "tests/ps/ps_testing.h"
 
@@ -52,6 +53,24 @@ TEST(ExpiringShard, DropsNothingAtACutThatTheJobHasNotAskedFor) {
   ASSERT_OK(job.shard(0).WriteCheckpoint(request, absl::InfiniteDuration()));
   EXPECT_EQ(job.shard(0).rows(), 2u);
   EXPECT_EQ(job.Rows(3).size(), 1u) << "the next one drops it";
+}
+
+TEST(ExpiringShard, DropsRowsAtACutThatTheDiskRefuses) {
+  HandClock clock;
+  FaultFileSystem files;
+  ShardedJob job(Job({ExpiringTable(v1::SYNC, 2)}), 1, files, clock);
+  Block all = {.table = 0, .keys = {}, .values = std::vector<float>(500, 1.0f)};
+  for (uint64_t key = 0; key < 500; ++key) all.keys.push_back(key);
+  job.Push(0, 0, {all});
+  ASSERT_OK(job.Checkpoint(1, "first"));
+  job.Push(0, 1, {{0, {7}, {1}}});
+  job.Push(0, 2, {{0, {8}, {1}}});
+  const auto manifest = ReadManifest(files, "root/first");
+  ASSERT_OK(manifest.status());
+  // The name of a file that the increment would link.
+  files.SetContent(absl::StrCat("root/second/", manifest->files(0).name()), "in the way");
+  EXPECT_FALSE(job.Checkpoint(3, "second", "first").ok());
+  EXPECT_EQ(job.shard(0).rows(), 2u);
 }
 
 TEST(ExpiringShard, TakesRowsOutOfAnIncrementAndOfWhatIsRestoredFromIt) {

@@ -34,15 +34,13 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
     TESSERA_RETURN_IF_ERROR(CheckNode(node, reader.opset()));
     if (CountsSamples(reader)) {
       TESSERA_RETURN_IF_ERROR(ReadCounted(reader, op.read));
-      reader.MarkWholeOutputs();
-      return reader.CheckOutputs();
-    }
-    if (const std::optional<absl::Status> known = ReadKnown(reader); known.has_value()) {
+    } else if (const std::optional<absl::Status> known = ReadKnown(reader); known.has_value()) {
       return *known;
+    } else {
+      TESSERA_RETURN_IF_ERROR(TakeParametersUnbatched(reader));
+      TESSERA_RETURN_IF_ERROR(reader.CheckWholeInputs());
+      TESSERA_RETURN_IF_ERROR(op.read(reader));
     }
-    TESSERA_RETURN_IF_ERROR(TakeParametersUnbatched(reader));
-    TESSERA_RETURN_IF_ERROR(reader.CheckWholeInputs());
-    TESSERA_RETURN_IF_ERROR(op.read(reader));
     reader.MarkWholeOutputs();
     return reader.CheckOutputs();
   }();
