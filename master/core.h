@@ -212,9 +212,10 @@ class MasterCore {
   void NameWriters(const std::string& job_id, v1::Predict& predict);
   // Closes the run's generation of its job on those of `ps` that live.
   void CloseOn(const std::vector<RunNode>& ps, JobSlot& slot, const JobRun& run);
+  // Tells the jobs' runs how full their push logs on a ps are.
+  void HearLogs(const Node& ps, const v1::Heartbeat& heartbeat, const Now& now);
   // Closes the jobs that a ps says it has and that nobody uses any more: the call to close them did
   // not reach the ps, or the ps was away when a run ended.
-  void HearLogs(const Node& ps, const v1::Heartbeat& heartbeat, const Now& now);
   void CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat);
   // Copies of rows: hears what ps say of them, and chooses which ps is to have one.
   void TickFollowers(const Now& now);

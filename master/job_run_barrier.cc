@@ -297,6 +297,18 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
     const bool may_pass =
         absl::IsResourceExhausted(result.status) || absl::IsUnavailable(result.status);
     if (may_pass && CutAgainLater(why, options_.disk_patience, now)) return;
+    if (last_checkpoint_step_ == failed.step) {
+      // This one was to make up for it. The job has what it needs, but for rows that may have been
+      // due to expire.
+      last_checkpoint_early_ = false;
+      if (was_best) position_.set_best_checkpoint(last_checkpoint_);
+      cut_again_.reset();
+      jobs_->AddEvent(record_,
+                      absl::StrCat(why, "; the one of this step that is there, ", last_checkpoint_,
+                                   ", stays, in which rows may be that were due to expire"),
+                      now.wall);
+      return;
+    }
     if (was_best) LoseBest(failed, message, now);
     return Fail(
         "CheckpointFailed",

@@ -146,6 +146,7 @@ void JobRun::Resume(const Now& now) {
                 .since = now.monotonic,
                 .best_before = state.writing().best_before(),
                 .folder = state.writing().folder(),
+                .early = true,  // or may be
                 .work = {},
                 .ps_lost = false,
                 .sought = true};

@@ -1,7 +1,10 @@
 // A master that restarts takes up the run that was under way, while its ps and workers go on.
 #include <random>
 #include <tuple>
+#include <utility>
+#include <variant>
 
+#include "common/job/job_state.h"
 #include "master/run_state.h"
 #include "tests/master/core_harness.h"
 
@@ -249,6 +252,65 @@ TEST_F(CoreResumeTest, TheLastCheckpointIsCutAgainAtItsBarrier) {
   EXPECT_EQ(Job(id).restarts(), 0u);
   EXPECT_THAT(cuts_, SizeIs(2));
   EXPECT_THAT(Job(id).checkpoint(), HasSubstr("step-000000000100"));
+}
+
+// Whether the checkpoint was an early one nobody knows any more, and the disk takes no other.
+TEST_F(CoreResumeTest, AJobEndsWithTheLastCheckpointThatItHas) {
+  JoinAll(1, 1);
+  for (const bool master_dies : {true, false}) {
+    SCOPED_TRACE(master_dies ? "the master" : "the ps");
+    cuts_.clear();
+    on_write_ = nullptr;
+    v1::JobSpec spec = Quiet();
+    spec.mutable_tables(0)->mutable_expiry()->set_after_steps(5);
+    const std::string id = Submit(spec, 1, 1);
+    for (int i = 0; i < 600 && (Job(id).phase() != "evaluating" || cuts_.empty()); ++i) Step();
+    ASSERT_EQ(Job(id).phase(), "evaluating");
+    ASSERT_EQ(Job(id).step(), 100u);
+    const std::string checkpoint = Job(id).checkpoint();
+    on_write_ = [](const WriteCheckpoint&) {
+      return absl::ResourceExhaustedError("the disk is full");
+    };
+    if (master_dies) {
+      RestartMasterAlone();
+    } else {
+      Kill("ps-0");
+      Join(v1::PS, "ps-0");
+    }
+    for (int i = 0; i < 9000 && !HasEnded(Job(id).state()); ++i) Round();
+    EXPECT_EQ(Job(id).state(), v1::SUCCEEDED) << Job(id).message();
+    EXPECT_EQ(Job(id).checkpoint(), checkpoint);
+    EXPECT_THAT(Events(id), Contains(HasSubstr("may be that were due to expire")));
+  }
+}
+
+TEST_F(CoreResumeTest, AnEarlyCheckpointThatTheMasterHadUnderWayIsMadeUpFor) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Quiet();
+  spec.mutable_tables(0)->mutable_expiry()->set_after_steps(5);
+  spec.mutable_checkpoint()->set_keep_best(true);
+  spec.mutable_evaluation()->set_every_steps(10);
+  aucs_ = {0.5, 0.6, 0.7, 0.8, 0.9, 0.91, 0.92, 0.93, 0.94, 0.95};
+  const std::string id = Submit(spec, 1, 1);
+  for (int i = 0; i < 600 && Job(id).phase() != "evaluating"; ++i) Step();
+  ASSERT_EQ(Job(id).step(), 10u);
+  hold_writes_ = true;
+  ASSERT_TRUE(core_->Suspend(id, now_).ok());
+  Advance(absl::ZeroDuration());
+  for (int i = 0; i < 100 && !writing_.has_value(); ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  const auto& write = std::get<WriteCheckpoint>(writing_->work);
+  disk_[write.folder] = write.manifest;
+  RestartMasterAlone();
+  ASSERT_TRUE(core_->Resume(id, now_).ok());
+  hold_writes_ = false;
+  RunUntilStep(id, 15);
+  std::vector<std::pair<uint64_t, bool>> cuts;  // step, whether early
+  for (const CutCheckpoint& cut : cuts_) {
+    cuts.emplace_back(cut.calls[0].second.step(), cut.calls[0].second.early());
+  }
+  const std::vector<std::pair<uint64_t, bool>> expected = {{10, true}, {10, false}};
+  EXPECT_EQ(cuts, expected);
 }
 
 TEST_F(CoreResumeTest, AWorkerThatDiedWithTheMasterIsReplaced) {
