@@ -1,18 +1,34 @@
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "cuda/devices.h"
 
 namespace tessera::cuda {
+namespace {
+
+// A machine whose cards fail has cards: a job is not to go on without them.
+absl::Status ErrorOf(cudaError_t error, absl::string_view what) {
+  cudaGetLastError();  // it would be the next launch's
+  const std::string text = absl::StrCat(what, ": ", cudaGetErrorString(error));
+  const bool has_none = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver ||
+                        error == cudaErrorStubLibrary;
+  return has_none ? absl::FailedPreconditionError(absl::StrCat("no CUDA device: ", text))
+                  : absl::UnavailableError(text);
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<Device>> ListDevices() {
   int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
-    cudaGetLastError();  // it would be the next launch's
-    return absl::FailedPreconditionError(
-        absl::StrCat("no CUDA device: ",
-                     error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error)));
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    return ErrorOf(error, "list of CUDA devices");
+  }
+  if (count == 0) {
+    return absl::FailedPreconditionError("no CUDA device: the driver lists none");
   }
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) {
@@ -20,11 +36,7 @@ absl::StatusOr<std::vector<Device>> ListDevices() {
     char bus_id[32] = {};
     cudaError_t error = cudaGetDeviceProperties(&properties, i);
     if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), i);
-    if (error != cudaSuccess) {
-      cudaGetLastError();
-      return absl::FailedPreconditionError(
-          absl::StrCat("CUDA device ", i, ": ", cudaGetErrorString(error)));
-    }
+    if (error != cudaSuccess) return ErrorOf(error, absl::StrCat("CUDA device ", i));
     devices.push_back({.index = i,
                        .bus_id = bus_id,
                        .name = properties.name,

@@ -19,7 +19,8 @@ struct Device {
 };
 
 // The cards of this machine, at least one, including those that are too old (compute_capability.h).
-// FAILED_PRECONDITION says why there is none: built without CUDA, no driver, no card. Thread-safe.
+// FAILED_PRECONDITION says why there is none: built without CUDA, no driver, no card.
+// UNAVAILABLE: what CUDA says of cards or a driver that fail. Thread-safe.
 absl::StatusOr<std::vector<Device>> ListDevices();
 
 }  // namespace tessera::cuda

@@ -34,14 +34,16 @@ std::string RoomOf(int device) {
 absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
   std::unique_ptr<Stream> stream(new Stream(device));
   // Makes the context, which takes memory of the card.
-  if (const cudaError_t error = cudaSetDevice(device); error == cudaErrorMemoryAllocation) {
-    stream->Check("a context", error);
-    return stream->status();
-  } else if (error != cudaSuccess) {
+  const cudaError_t error = cudaSetDevice(device);
+  if (error == cudaErrorInvalidDevice || error == cudaErrorNoDevice ||
+      error == cudaErrorInsufficientDriver) {
     cudaGetLastError();
     return absl::FailedPreconditionError(
         absl::StrCat("CUDA device ", device, ": ", cudaGetErrorString(error)));
   }
+  // A card that is there and full, taken or broken.
+  stream->Check("a context", error);
+  if (!stream->status().ok()) return stream->status();
   size_t free = 0, total = 0;
   stream->Check("its memory", cudaMemGetInfo(&free, &total));
   stream->memory_bytes_ = total;
@@ -60,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
 std::unique_ptr<Stream> Stream::Emulated(uint64_t) { return nullptr; }
 
 Stream::~Stream() {
+  if (memory_bytes_ == 0) return;  // it has no context, and would make one here
   cudaSetDevice(device_);
   if (native_ != nullptr) cudaStreamSynchronize(Native(*this));
   cudaFree(scratch_);
