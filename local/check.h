@@ -22,7 +22,7 @@ struct CheckOptions {
   // Checks whether so many may train the job, and estimates memory for them.
   uint32_t ps = 1;
   uint32_t workers = 1;
-  uint64_t keys = 1000000;  // different ids over all columns
+  uint64_t keys = 1000000;  // different ids in every table
 };
 
 struct MemoryEstimate {

@@ -133,14 +133,15 @@ void AddCheck(CLI::App& app, CommandContext& context) {
   const auto check = std::make_shared<Check>();
   check->job.Add(*command);
   command->add_option("--data", check->data,
-                      "folder of the data: checks that the files are there and can be read");
+                      "folder of the data: reads each file once, to count its records");
   command->add_option("--ps", check->options.ps, "parameter servers to check and estimate for")
       ->transform(WholeNumber(kMaxProcesses, /*least=*/1))
       ->capture_default_str();
   command->add_option("--workers", check->options.workers, "workers to check and estimate for")
       ->transform(WholeNumber(kMaxProcesses, /*least=*/1))
       ->capture_default_str();
-  command->add_option("--keys", check->options.keys, "different ids to estimate for")
+  command
+      ->add_option("--keys", check->options.keys, "different ids in every table, to estimate for")
       ->transform(WholeNumber(uint64_t{1} << 40, /*least=*/1))
       ->capture_default_str();
   check->output.Add(*command);
