@@ -62,7 +62,8 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
 std::unique_ptr<Stream> Stream::Emulated(uint64_t) { return nullptr; }
 
 Stream::~Stream() {
-  if (memory_bytes_ == 0) return;  // it has no context, and would make one here
+  // Without a context, which any call here would make.
+  if (native_ == nullptr && native_copies_ == nullptr) return;
   cudaSetDevice(device_);
   if (native_ != nullptr) cudaStreamSynchronize(Native(*this));
   cudaFree(scratch_);

@@ -47,9 +47,9 @@ void AddPredict(CLI::App& app, CommandContext& context) {
   predict->model.Add(*command);
   command->add_option("--output", predict->file, "file to write predictions to")->required();
   command->footer(
-      R"(Reads the job's test split and writes one line "label,prediction" for every record, below a header, in the order
-in which data.test.files lists the files (those of one glob by name); blank lines are no records. A bad record has a line without
-values. With more of them than data.max_bad_records the job fails, and what is in --output already stays.
+      R"(Reads the job's test split and writes a header and one line "label,prediction" for every record, in the order
+in which data.test.files lists the files (those of one glob by name); blank lines are no records. A bad record has a
+line without values. With more of them than data.max_bad_records the job fails, and what is in --output already stays.
 
 Columns of labels and weights may lack in files with a header, or be empty: so is "label" then, whatever its
 default_value. How columns become inputs, and the loss, must be as in training. The checkpoint stays as it is.

@@ -88,6 +88,18 @@ class Run(unittest.TestCase):
         for pattern in "".join(re.findall(r'"(.*?)"', patterns)).split(":"):
             self.assertTrue(fnmatch.filter(names, pattern), pattern)
 
+    def test_a_benchmark_that_fails_does_not_end_the_others(self):
+        self.program("tessera", DEVICE)
+        for name, found in (("cuda", '"error_occurred": true, "error_message": "out of memory"'),
+                            ("train", '"rate [1/s]": 1, "rate [1/s] | peer | ": 2')):
+            report = f'{{"benchmarks": [{{"name": "{name}", {found}}}]}}'
+            self.program(name, f"for a; do case $a in --benchmark_out=*) echo '{report}' >${{a#*=}};; esac; done")
+        code, report, _ = self.run_bundle("--steps", "benchmarks,training")
+        states = {row["name"]: row["state"] for row in report["steps"]}
+        self.assertEqual((states["benchmarks: cuda"], states["train/rate"]), ("failed", "measured"))
+        self.assertEqual(report["benchmarks"][0]["ratio"], 0.5)
+        self.assertEqual(code, 1)
+
     def test_programs_that_cannot_be_had_are_in_the_report(self):
         code, report, _ = self.run_bundle()
         self.assertEqual(code, 1)

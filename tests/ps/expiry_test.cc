@@ -11,6 +11,13 @@ v1::PsTable ExpiringTable(v1::Consistency mode, uint64_t after_steps) {
   return table;
 }
 
+// Gradients of 1 for the keys below `keys`.
+Block Ones(uint64_t keys) {
+  Block block = {.table = 0, .keys = {}, .values = std::vector<float>(keys, 1.0f)};
+  for (uint64_t key = 0; key < keys; ++key) block.keys.push_back(key);
+  return block;
+}
+
 TEST(ExpiringShard, DropsRowsAtTheCutAfterADryRunThatOnlyCounts) {
   HandClock clock;
   FaultFileSystem files;
@@ -59,9 +66,7 @@ TEST(ExpiringShard, DropsRowsAtACutThatTheDiskRefuses) {
   HandClock clock;
   FaultFileSystem files;
   ShardedJob job(Job({ExpiringTable(v1::SYNC, 2)}), 1, files, clock);
-  Block all = {.table = 0, .keys = {}, .values = std::vector<float>(500, 1.0f)};
-  for (uint64_t key = 0; key < 500; ++key) all.keys.push_back(key);
-  job.Push(0, 0, {all});
+  job.Push(0, 0, {Ones(500)});
   ASSERT_OK(job.Checkpoint(1, "first"));
   job.Push(0, 1, {{0, {7}, {1}}});
   job.Push(0, 2, {{0, {8}, {1}}});
@@ -78,9 +83,7 @@ TEST(ExpiringShard, TakesRowsOutOfAnIncrementAndOfWhatIsRestoredFromIt) {
   FaultFileSystem files;
   const v1::OpenJobRequest job = Job({ExpiringTable(v1::SYNC, 2)});
   ShardedJob before(job, 2, files, clock);
-  Block all = {.table = 0, .keys = {}, .values = std::vector<float>(500, 1.0f)};
-  for (uint64_t key = 0; key < 500; ++key) all.keys.push_back(key);
-  before.Push(0, 0, {all});
+  before.Push(0, 0, {Ones(500)});
   ASSERT_OK(before.Checkpoint(1, "first"));
   before.Push(0, 1, {{0, {7}, {1}}});
   before.Push(0, 2, {{0, {8}, {1}}});
