@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/checkpoint/checksum.h"
 #include "common/status_macros.h"
 #include "ps/call_frames.h"
 #include "ps/log_follower.h"
@@ -16,7 +15,9 @@ namespace {
 constexpr absl::Duration kExpireEvery = absl::Milliseconds(200);
 constexpr absl::Duration kLongestWait = absl::Seconds(20);
 constexpr absl::Duration kLeaveWithin = absl::Seconds(10);
-constexpr int kPartitionsOfChunk = 1024;
+constexpr size_t kChunkBytes = 500;
+// Of sightings: a chunk has those of one partition.
+constexpr size_t kChunksAtOnce = 512;
 
 // A message as it lies on the wire.
 grpc::ByteBuffer Frame(const google::protobuf::MessageLite& message) {
@@ -43,9 +44,7 @@ struct PsNode::Fetch {
   std::shared_ptr<ps::JobShard> staged;
   v1::FetchPartitionsResponse response;
   int source = 0;
-  std::optional<Taking> taking;  // of the source
-  uint32_t table = 0;
-  int begin = 0;  // of the partitions of the next chunk
+  Taking taking;  // of the source; null: not begun
 };
 
 PsNode::PsNode(World* world, Network* network, MasterNode* master, FileSystem* disk,
@@ -268,7 +267,10 @@ void PsNode::Serve(const v1::FetchPartitionsRequest& request,
 }
 
 void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
-  if (fetch->source == fetch->request.sources_size()) return fetch->reply(fetch->response);
+  if (fetch->source == fetch->request.sources_size()) {
+    fetch->staged->received_log().Sync();
+    return fetch->reply(fetch->response);
+  }
   const v1::FetchPartitionsRequest::Source& source = fetch->request.sources(fetch->source);
   PsNode* const peer = options_.find_ps(source.address());
   v1::ReadPartitionsRequest read;
@@ -279,7 +281,7 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
   read.set_move(fetch->request.open().move());
   read.set_steps(fetch->request.steps());
   read.set_ps_process(source.ps_process());
-  if (!fetch->taking.has_value()) {
+  if (fetch->taking == nullptr) {
     network_.Call<Taking>(
         process_, peer->process(), absl::Minutes(30),
         [peer, read](const Network::Reply<Taking>& reply) { reply(peer->BeginRead(read)); },
@@ -291,26 +293,20 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
         Network::Arrives::kOnce);
     return;
   }
-  network_.Call<Chunk>(
+  network_.Call<Chunks>(
       process_, peer->process(), absl::Minutes(30),
-      [read, taking = *fetch->taking, table = fetch->table, begin = fetch->begin](
-          const Network::Reply<Chunk>& reply) { reply(ReadChunk(read, taking, table, begin)); },
-      [this, fetch, partitions = source.partitions_size()](const absl::StatusOr<Chunk>& chunk) {
-        if (!chunk.ok()) return fetch->reply(chunk.status());
-        if (!chunk->rows.records().empty()) {
-          const absl::StatusOr<uint64_t> rows = fetch->staged->Receive(chunk->rows);
+      [taking = fetch->taking](const Network::Reply<Chunks>& reply) { reply(ReadChunks(*taking)); },
+      [this, fetch](const absl::StatusOr<Chunks>& chunks) {
+        if (!chunks.ok()) return fetch->reply(chunks.status());
+        for (const v1::RowChunk& chunk : *chunks) {
+          const absl::StatusOr<uint64_t> rows =
+              fetch->staged->Receive(chunk, /*training_stands=*/fetch->request.steps() > 0);
           if (!rows.ok()) return fetch->reply(rows.status());
           fetch->response.set_rows(fetch->response.rows() + *rows);
-          fetch->response.set_bytes(fetch->response.bytes() + chunk->rows.records().size());
+          fetch->response.set_bytes(fetch->response.bytes() + chunk.records().size());
         }
-        fetch->begin += kPartitionsOfChunk;
-        if (fetch->begin >= partitions) {
-          fetch->begin = 0;
-          ++fetch->table;
-        }
-        if (chunk->last) {
-          fetch->table = 0;
-          fetch->taking.reset();
+        if (chunks->empty()) {
+          fetch->taking = nullptr;
           ++fetch->source;
         }
         FetchNext(fetch);
@@ -320,31 +316,21 @@ void PsNode::FetchNext(const std::shared_ptr<Fetch>& fetch) {
 
 absl::StatusOr<PsNode::Taking> PsNode::BeginRead(const v1::ReadPartitionsRequest& request) {
   TESSERA_RETURN_IF_ERROR(jobs_->CheckMeant(request.ps_process()));
-  Taking taking;
-  TESSERA_ASSIGN_OR_RETURN(taking.shard, jobs_->Find(request.job_id(), request.generation()));
-  if (request.steps() > 0) {
-    TESSERA_RETURN_IF_ERROR(taking.shard->AwaitBarrier(request.steps(), world_.Monotonic()));
-  }
-  TESSERA_ASSIGN_OR_RETURN(
-      taking.ticket,
-      taking.shard->BeginTake(request.partitions(), request.changed(), request.move()));
+  TESSERA_ASSIGN_OR_RETURN(auto shard, jobs_->Find(request.job_id(), request.generation()));
+  const auto taking = std::make_shared<ps::RowSource>(request, std::move(shard), kChunkBytes);
+  TESSERA_RETURN_IF_ERROR(taking->Begin(world_.Monotonic()));
   return taking;
 }
 
-absl::StatusOr<PsNode::Chunk> PsNode::ReadChunk(const v1::ReadPartitionsRequest& request,
-                                                const Taking& taking, uint32_t table, int begin) {
-  ps::JobShard* const shard = taking.shard.get();
-  Chunk chunk;
-  const int end = std::min(begin + kPartitionsOfChunk, request.partitions_size());
-  for (int p = begin; p < end; ++p) {
-    TESSERA_RETURN_IF_ERROR(shard->TakeRows(taking.ticket, table, request.partitions(p),
-                                            request.changed(), *chunk.rows.mutable_records()));
+absl::StatusOr<PsNode::Chunks> PsNode::ReadChunks(ps::RowSource& taking) {
+  Chunks chunks;
+  while (chunks.size() < kChunksAtOnce) {
+    v1::RowChunk& chunk = chunks.emplace_back();
+    TESSERA_ASSIGN_OR_RETURN(const bool more, taking.MakeNext(chunk));
+    if (!more) chunks.pop_back();
+    if (!more || !chunk.has_sightings_of()) break;
   }
-  chunk.rows.set_table(table);
-  chunk.rows.set_floats_per_row(shard->FloatsOf(table));
-  chunk.rows.set_checksum(Checksum64Of(chunk.rows.records()));
-  chunk.last = end == request.partitions_size() && table + 1 == shard->table_count();
-  return chunk;
+  return chunks;
 }
 
 }  // namespace tessera::simulator

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ps/jobs.h"
+#include "ps/row_source.h"
 #include "tessera/v1/parameter_service.pb.h"
 #include "tests/simulator/cluster_node.h"
 #include "tests/simulator/disk.h"
@@ -57,14 +59,8 @@ class PsNode {
  private:
   struct Fetch;
   // Of a source, as the real one's stream keeps it: it does not outlive its process.
-  struct Taking {
-    std::shared_ptr<ps::JobShard> shard;
-    uint64_t ticket = 0;
-  };
-  struct Chunk {
-    v1::RowChunk rows;
-    bool last = false;
-  };
+  using Taking = std::shared_ptr<ps::RowSource>;
+  using Chunks = std::vector<v1::RowChunk>;  // as they come; none: all have come
 
   void End(absl::string_view why);
   void ExpireWaits();
@@ -75,8 +71,7 @@ class PsNode {
   // Of a fetch: the next chunk from its source; of a source: one that was asked for.
   void FetchNext(const std::shared_ptr<Fetch>& fetch);
   absl::StatusOr<Taking> BeginRead(const v1::ReadPartitionsRequest& request);
-  static absl::StatusOr<Chunk> ReadChunk(const v1::ReadPartitionsRequest& request,
-                                         const Taking& taking, uint32_t table, int begin);
+  static absl::StatusOr<Chunks> ReadChunks(ps::RowSource& taking);
 
   World& world_;
   Network& network_;
