@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/status_macros.h"
 #include "ps/table_tier.h"
 
 namespace tessera::ps {
@@ -147,6 +148,20 @@ bool Evictor::Round() {
   absl::MutexLock lock(&mu_);
   fails_ = fails;
   return freed > 0;
+}
+
+absl::StatusOr<uint64_t> Evictor::EvictNow(uint64_t bytes) {
+  std::vector<TableTier*> tables;
+  {
+    absl::MutexLock lock(&mu_);
+    tables = tables_;
+  }
+  uint64_t freed = 0;
+  for (TableTier* const table : tables) {
+    TESSERA_ASSIGN_OR_RETURN(const uint64_t of_table, table->Evict(bytes));
+    freed += of_table;
+  }
+  return freed;
 }
 
 bool Evictor::GiveBack() {

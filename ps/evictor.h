@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "ps/memory_beside.h"
 #include "ps/memory_budget.h"
@@ -32,6 +32,10 @@ class Evictor {
   // Returns when nobody works on the table any more: after a batch of its rows, however long the
   // disk takes.
   void Remove(TableTier* table) ABSL_LOCKS_EXCLUDED(mu_);
+  // For tests: lets rows leave that the budget has room for, at most `bytes` of each table and a
+  // little. Returns the bytes that left. Only while the budget has room for all rows, so that the
+  // thread does nothing.
+  absl::StatusOr<uint64_t> EvictNow(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Work() ABSL_LOCKS_EXCLUDED(mu_);

@@ -7,6 +7,7 @@
 #include "common/checkpoint/manifest.h"
 #include "common/hash.h"
 #include "common/job/dense_layout.h"
+#include "common/random.h"
 #include "common/status_macros.h"
 
 namespace tessera::simulator {
@@ -43,6 +44,10 @@ v1::JobSpec CountingJob::Spec() const {
   table.mutable_optimizer()->set_learning_rate(1);
   table.mutable_optimizer()->mutable_sgd();
   if (options_.expires) table.mutable_expiry()->set_after_steps(3);
+  if (options_.after_sightings > 1) {
+    table.mutable_admission()->set_after_sightings(options_.after_sightings);
+  }
+  if (options_.probability < 1) table.mutable_admission()->set_probability(options_.probability);
   spec.mutable_model()->set_name("lr");
   spec.mutable_model()->mutable_optimizer()->set_learning_rate(1);
   spec.mutable_model()->mutable_optimizer()->mutable_sgd();
@@ -131,10 +136,17 @@ absl::StatusOr<CountingJob::Model> CountingJob::ReadModel(FileSystem& files,
         if (!model.rows.emplace(key, std::pair(values[0], values[1])).second) {
           return absl::DataLossError(absl::StrCat("key ", key, " has two rows"));
         }
+        if (table != kDense) model.histories[key] = {rows.last_step(i), rows.frequency(i)};
       }
     }
   }
   return model;
+}
+
+bool CountingJob::IsChosen(uint64_t key) const {
+  if (key == 0 || options_.probability == 1) return true;
+  const uint64_t stream = StreamKey(RandomFor::kAdmission, options_.seed, NameHash("rows"), key);
+  return RandomUniformDouble(stream, 0) < options_.probability;
 }
 
 absl::Status CountingJob::Check(const Model& model, uint64_t lost_steps) const {
@@ -147,7 +159,6 @@ absl::Status CountingJob::Check(const Model& model, uint64_t lost_steps) const {
     return absl::DataLossError(absl::StrCat("the model has seen ", model.samples, " samples, and ",
                                             model.set_aside, " were set aside"));
   }
-  if (options_.expires) return absl::OkStatus();
   std::map<uint64_t, uint64_t> expected = {{0, model.samples}};
   for (uint64_t r = 0; r < options_.records; ++r) {
     for (const uint64_t key : KeysOf(r)) expected[key] += epochs;
@@ -155,6 +166,7 @@ absl::Status CountingJob::Check(const Model& model, uint64_t lost_steps) const {
   if (options_.poison.has_value()) {
     for (const uint64_t key : KeysOf(*options_.poison)) expected[key] -= epochs;
   }
+  std::erase_if(expected, [this](const auto& key) { return !IsChosen(key.first); });
   const auto found = [&model](uint64_t key) {
     const auto row = model.rows.find(key);
     return row == model.rows.end() ? 0 : double{row->second.first};
@@ -168,7 +180,7 @@ absl::Status CountingJob::Check(const Model& model, uint64_t lost_steps) const {
   for (const auto& [key, count] : expected) {
     const double less = static_cast<double>(count) - found(key);
     if (key != 0) missing += less;
-    const bool may_lack = lost_steps > 0 || (key != 0 && model.set_aside > 0);
+    const bool may_lack = lost_steps > 0 || (key != 0 && (model.set_aside > 0 || MayLack()));
     if (less == 0 || (less > 0 && may_lack)) continue;
     if (wrong++ == 0) {
       first = absl::StrCat("key ", key, " counts ", found(key), ", expected ", count);
@@ -180,7 +192,7 @@ absl::Status CountingJob::Check(const Model& model, uint64_t lost_steps) const {
   }
   const double least = keys * static_cast<double>(model.set_aside);
   const double most = least + keys * static_cast<double>(lost_steps * options_.batch);
-  if (missing < least || missing > most) {
+  if (!MayLack() && (missing < least || missing > most)) {
     return absl::DataLossError(
         absl::StrCat("the rows lack ", missing, " counts, expected ", least, " to ", most));
   }

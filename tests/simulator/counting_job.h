@@ -49,6 +49,9 @@ class CountingJob {
     bool tests = false;
     bool keep_best = false;  // the first evaluation's: all find the same
     bool expires = false;    // rows go at checkpoints, and with them their counts
+    // The table's admission: 0 and 1: every key gets its row at once.
+    uint32_t after_sightings = 0;
+    float probability = 1;
     // No batch with this record can be trained: its worker dies of it, or its gradient is no
     // number.
     std::optional<uint64_t> poison;
@@ -59,6 +62,8 @@ class CountingJob {
   bool sync() const { return options_.consistency == v1::SYNC; }
   bool HasPoison(const std::vector<uint64_t>& records) const;
   bool poison_kills() const { return options_.poison_kills; }
+  // Whether rows lack counts: of updates that came before a row was admitted, or before it expired.
+  bool MayLack() const { return options_.expires || options_.after_sightings > 1; }
   v1::JobSpec Spec() const;
   // What counting the records of a pattern finds.
   v1::UnitResult Count(const v1::CountRecords& unit) const;
@@ -73,10 +78,17 @@ class CountingJob {
   static Rows Gradients(const std::vector<uint64_t>& records, const Rows& pulled);
   static std::vector<float> DenseGradient(const std::vector<uint64_t>& records);
 
+  // What a row says of its updates.
+  struct History {
+    uint64_t last_step = 0;
+    uint32_t frequency = 0;
+    bool operator==(const History&) const = default;
+  };
   struct Model {
     Rows rows;
-    uint64_t samples = 0;    // that it was trained with
-    uint64_t set_aside = 0;  // and those that it was not
+    std::map<uint64_t, History> histories;  // of the table's rows
+    uint64_t samples = 0;                   // that it was trained with
+    uint64_t set_aside = 0;                 // and those that it was not
   };
   // That in a folder of the checkpoint root.
   static absl::StatusOr<Model> ReadModel(FileSystem& files, const std::string& folder);
@@ -85,6 +97,9 @@ class CountingJob {
   absl::Status Check(const Model& model, uint64_t lost_steps) const;
 
  private:
+  // Whether the key is one of those that may get a row.
+  bool IsChosen(uint64_t key) const;
+
   const Options options_;
 };
 

@@ -34,6 +34,8 @@ int main(int argc, char** argv) {
   bool harsh = false;
   bool calm = false;
   bool expiring = false;
+  bool admitting = false;
+  bool spilling = false;
   app.add_option("--seeds", seeds, "How many")->capture_default_str();
   app.add_option("--first", first, "The first of them")->capture_default_str();
   app.add_option("--seed", only, "This one alone");
@@ -51,6 +53,17 @@ int main(int argc, char** argv) {
                "Sync jobs whose rows expire at checkpoints: no fault may change which are left")
       ->excludes("--harsh")
       ->excludes("--calm");
+  app.add_flag(
+         "--admitting", admitting,
+         "Tables whose keys get rows after sightings, or by a draw: no fault may change which")
+      ->excludes("--harsh")
+      ->excludes("--calm")
+      ->excludes("--expiring");
+  app.add_flag("--spilling", spilling, "Rows leave the memory of ps for disk at any moment")
+      ->excludes("--harsh")
+      ->excludes("--calm")
+      ->excludes("--expiring")
+      ->excludes("--admitting");
   CLI11_PARSE(app, argc, argv);
   tessera::EndMutexChecks();
   tessera::InitLog("simulate", "off");
@@ -61,11 +74,18 @@ int main(int argc, char** argv) {
   using tessera::simulator::Outcome;
   using tessera::simulator::Scenario;
   using tessera::simulator::SeedRunner;
-  const char* const kind = harsh ? " --harsh" : calm ? " --calm" : expiring ? " --expiring" : "";
+  const char* const kind = harsh       ? " --harsh"
+                           : calm      ? " --calm"
+                           : expiring  ? " --expiring"
+                           : admitting ? " --admitting"
+                           : spilling  ? " --spilling"
+                                       : "";
   const auto scenario_of = [&](uint64_t of) {
     if (harsh) return Scenario::Harsh(of);
     if (calm) return Scenario::Calm(of);
-    return expiring ? Scenario::Expiring(of) : Scenario::Of(of);
+    if (expiring) return Scenario::Expiring(of);
+    if (admitting) return Scenario::Admitting(of);
+    return spilling ? Scenario::Spilling(of) : Scenario::Of(of);
   };
   std::vector<uint64_t> failed;
   uint64_t done = 0;
@@ -112,10 +132,11 @@ int main(int argc, char** argv) {
   absl::PrintF(
       "%d seeds, %d failed; %.1f hours of virtual time with %d deaths, %d moves of partitions, %d "
       "suspensions, %d other numbers of workers, %d returns to a checkpoint, %d samples set aside, "
-      "%d steps lost by partial recovery and %d events in %.1f s: %.0f seeds a minute\n",
+      "%d steps lost by partial recovery, %d KiB of rows that left memory and %d events in %.1f s: "
+      "%.0f seeds a minute\n",
       done, failed.size(), absl::ToDoubleHours(all.took), all.kills, all.moves, all.suspensions,
-      all.rescales, all.restarts, all.set_aside, all.lost_steps, all.events, took * 60,
-      static_cast<double>(done) / took);
+      all.rescales, all.restarts, all.set_aside, all.lost_steps, all.evicted_bytes >> 10,
+      all.events, took * 60, static_cast<double>(done) / took);
   for (const uint64_t seed : failed) {
     std::printf("again: tests/faults/simulate --seed %llu%s --verbose\n",
                 static_cast<unsigned long long>(seed), kind);

@@ -74,6 +74,7 @@ void PsNode::Start() {
   ps::JobShard::Options options;
   options.clock = &world_;
   options.files = &disk_;
+  options.spill = options_.spill;
   options.checkpoint_root = "root";
   options.log_root = absl::StrCat("logs/", process_.name());
   jobs_ = std::make_unique<ps::Jobs>(options, ClusterNode::ProcessOf(process_));

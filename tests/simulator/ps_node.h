@@ -19,6 +19,7 @@ class PsNode {
  public:
   struct Options {
     const double* danger = nullptr;  // borrowed: how likely it dies at a call of its disk
+    ps::Spill* spill = nullptr;      // borrowed; null: rows stay in memory
     std::function<PsNode*(const std::string& address)> find_ps;
   };
   PsNode(World* world, Network* network, MasterNode* master, FileSystem* disk, std::string name,

@@ -26,6 +26,21 @@ void AddCopiesAndSpares(Scenario& s) {
   s.all_ps = std::max(s.all_ps, s.ps + 1 + s.job.replicas);
 }
 
+void MakeSync(Scenario& s) {
+  s.job.consistency = v1::SYNC;
+  s.job.max_lead = 0;
+  s.job.partial = false;
+}
+
+// Of a sync job. No disk fails: a checkpoint that one refuses may leave rows that would have gone.
+void Expire(Scenario& s) {
+  s.job.expires = true;
+  s.job.poison.reset();
+  for (absl::Duration* const never : {&s.full, &s.broken, &s.rescales}) {
+    *never = absl::ZeroDuration();
+  }
+}
+
 }  // namespace
 
 Scenario Scenario::Of(uint64_t seed) {
@@ -127,13 +142,37 @@ Scenario Scenario::Calm(uint64_t seed) {
 
 Scenario Scenario::Expiring(uint64_t seed) {
   Scenario s = Of(seed);
-  s.job.consistency = v1::SYNC;
-  s.job.max_lead = 0;
+  MakeSync(s);
+  Expire(s);
+  return s;
+}
+
+Scenario Scenario::Admitting(uint64_t seed) {
+  Scenario s = Of(seed);
+  const uint64_t key = StreamKey(RandomFor::kGenerator, seed, NameHash("admitting"));
   s.job.partial = false;
-  s.job.poison.reset();
-  s.job.expires = true;
-  for (absl::Duration* const never : {&s.full, &s.broken, &s.rescales}) {
-    *never = absl::ZeroDuration();
+  if (RandomUniformDouble(key, 0) < 0.7) {
+    MakeSync(s);
+    s.rescales = absl::ZeroDuration();
+    s.job.after_sightings = 2 + static_cast<uint32_t>(RandomBelow(key, 1, 10));
+    if (RandomUniformDouble(key, 2) < 0.3) Expire(s);
+  }
+  if (s.job.after_sightings == 0 || RandomUniformDouble(key, 3) < 0.3) {
+    s.job.probability = 0.6f;
+    s.job.poison.reset();  // what is set aside is counted by keys with a row
+  }
+  return s;
+}
+
+Scenario Scenario::Spilling(uint64_t seed) {
+  Scenario s = Of(seed);
+  const uint64_t key = StreamKey(RandomFor::kGenerator, seed, NameHash("spilling"));
+  s.spills = true;
+  if (s.job.consistency != v1::SYNC) return s;
+  if (RandomUniformDouble(key, 0) < 0.3) Expire(s);
+  if (RandomUniformDouble(key, 1) < 0.3) {
+    s.job.after_sightings = 2 + static_cast<uint32_t>(RandomBelow(key, 2, 5));
+    s.rescales = absl::ZeroDuration();
   }
   return s;
 }
@@ -168,8 +207,12 @@ std::string Scenario::ToString() const {
       !job.poison.has_value() ? ""
       : job.poison_kills      ? ", a record that kills"
                               : ", a record without gradient",
-      job.expires ? ", rows expire" : "", ", a checkpoint every ", job.checkpoint_steps,
-      " steps; faults for ", absl::FormatDuration(until));
+      job.expires ? ", rows expire" : "", spills ? ", rows spill" : "",
+      job.after_sightings > 1 ? absl::StrCat(", rows after ", job.after_sightings, " sightings")
+                              : "",
+      job.probability < 1 ? absl::StrCat(", rows for ", job.probability, " of keys") : "",
+      ", a checkpoint every ", job.checkpoint_steps, " steps; faults for ",
+      absl::FormatDuration(until));
   const std::pair<const char*, absl::Duration> kinds[] = {{"kills", kills},
                                                           {"stops", stops},
                                                           {"ps told to stop", leaves},

@@ -18,6 +18,7 @@ struct Scenario {
   uint32_t all_workers = 1;
   uint32_t jobs = 1;  // all alike, but for their priorities
   uint32_t partitions = 64;
+  bool spills = false;  // rows leave the memory of ps at any moment
   CountingJob::Options job;
 
   // Faults come until then, on average so far apart; zero: none of the kind.
@@ -47,8 +48,13 @@ struct Scenario {
   // and suspended all the time.
   static Scenario Calm(uint64_t seed);
   // The seed as a sync job whose rows expire, so that what is left shows which checkpoints were
-  // cut. No disk fails: a checkpoint that one refuses may leave rows that would have gone with it.
+  // cut. No disk fails.
   static Scenario Expiring(uint64_t seed);
+  // The seed as a job whose keys get rows by a draw or, in sync, after sightings, where rows may
+  // expire, too.
+  static Scenario Admitting(uint64_t seed);
+  // The seed with rows that leave memory for disk. Sync jobs may have admission and expiry.
+  static Scenario Spilling(uint64_t seed);
   // So no job has a reason to return to a checkpoint.
   bool NothingFails() const;
   // The same job without faults, on one ps. Rows that expire need its checkpoints.

@@ -25,25 +25,25 @@ std::string ToLine(const Outcome& outcome) {
   return absl::StrCat(
       outcome.events, " ", outcome.kills, " ", outcome.moves, " ", outcome.suspensions, " ",
       outcome.rescales, " ", outcome.restarts, " ", outcome.set_aside, " ", outcome.lost_steps, " ",
-      absl::ToInt64Microseconds(outcome.took), " ", static_cast<int>(outcome.status.code()), " ",
-      absl::CEscape(outcome.status.message()), "\n");
+      outcome.evicted_bytes, " ", absl::ToInt64Microseconds(outcome.took), " ",
+      static_cast<int>(outcome.status.code()), " ", absl::CEscape(outcome.status.message()), "\n");
 }
 
 Outcome FromLine(const std::string& line) {
-  const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 10));
+  const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 11));
   Outcome outcome;
   int64_t took = 0;
   int code = 0;
   std::string message;
-  bool sound = words.size() == 11;
-  uint64_t* const numbers[] = {&outcome.events,      &outcome.kills,     &outcome.moves,
-                               &outcome.suspensions, &outcome.rescales,  &outcome.restarts,
-                               &outcome.set_aside,   &outcome.lost_steps};
+  bool sound = words.size() == 12;
+  uint64_t* const numbers[] = {&outcome.events,      &outcome.kills,      &outcome.moves,
+                               &outcome.suspensions, &outcome.rescales,   &outcome.restarts,
+                               &outcome.set_aside,   &outcome.lost_steps, &outcome.evicted_bytes};
   for (size_t i = 0; sound && i < std::size(numbers); ++i) {
     sound = absl::SimpleAtoi(words[i], numbers[i]);
   }
-  if (!sound || !absl::SimpleAtoi(words[8], &took) || !absl::SimpleAtoi(words[9], &code) ||
-      !absl::CUnescape(words[10], &message)) {
+  if (!sound || !absl::SimpleAtoi(words[9], &took) || !absl::SimpleAtoi(words[10], &code) ||
+      !absl::CUnescape(words[11], &message)) {
     outcome.status = absl::InternalError(absl::StrCat("no outcome: ", line));
     return outcome;
   }

@@ -31,6 +31,7 @@ TEST(SeedRunnerTest, EverySeedHasItsOutcomeThoughProcessesDie) {
     outcome.restarts = seed + 5;
     outcome.set_aside = seed + 6;
     outcome.lost_steps = seed + 7;
+    outcome.evicted_bytes = seed + 8;
     if (seed == 5) outcome.status = absl::DataLossError("two\nlines and \"more\"");
     return outcome;
   });
@@ -54,6 +55,7 @@ TEST(SeedRunnerTest, EverySeedHasItsOutcomeThoughProcessesDie) {
   EXPECT_EQ(outcomes[40].restarts, 45u);
   EXPECT_EQ(outcomes[40].set_aside, 46u);
   EXPECT_EQ(outcomes[40].lost_steps, 47u);
+  EXPECT_EQ(outcomes[40].evicted_bytes, 48u);
 }
 
 TEST(SeedRunnerTest, SeveralAreSimulatedAtATime) {

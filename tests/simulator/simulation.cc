@@ -4,6 +4,7 @@
 #include <bit>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "tests/common/fault_file_system.h"
 #include "tests/simulator/master_node.h"
 #include "tests/simulator/ps_node.h"
+#include "tests/simulator/spilled_rows.h"
 #include "tests/simulator/worker_node.h"
 
 namespace tessera::simulator {
@@ -36,11 +38,13 @@ class Simulation {
                 {.partitions = scenario.partitions,
                  .danger = &danger_,
                  .find_ps = [this](const auto& a) { return FindPs(a); }}) {
+    ps::Spill* const spill = OpenSpill();
     for (uint32_t i = 0; i < scenario.all_ps; ++i) {
       ps_.push_back(std::make_unique<PsNode>(
           &world_, &network_, &master_, &disk_, absl::StrCat("ps-", i),
-          PsNode::Options{.danger = &danger_,
-                          .find_ps = [this](const auto& a) { return FindPs(a); }}));
+          PsNode::Options{.danger = &danger_, .spill = spill, .find_ps = [this](const auto& a) {
+                            return FindPs(a);
+                          }}));
     }
     for (uint32_t i = 0; i < scenario.all_workers; ++i) {
       workers_.push_back(std::make_unique<WorkerNode>(
@@ -62,6 +66,7 @@ class Simulation {
     for (const auto& ps : ps_) ps->Start();
     for (const auto& worker : workers_) worker->Start();
     world_.After(absl::Seconds(1), [this] { Submit(); });
+    if (spilled_ != nullptr) Evict();
     if (scenario_.until > absl::ZeroDuration()) {
       network_.SetFaults(
           {.lost = scenario_.lost, .repeated = scenario_.repeated, .slow = scenario_.slow});
@@ -92,6 +97,7 @@ class Simulation {
     Outcome outcome;
     outcome.took = world_.Run();
     outcome.kills = kills_;
+    if (spilled_ != nullptr) outcome.evicted_bytes = spilled_->evicted_bytes();
     outcome.status = Judge(outcome);
     if (world_.events() >= kMostEvents) {
       outcome.status = absl::ResourceExhaustedError(
@@ -104,6 +110,25 @@ class Simulation {
   }
 
  private:
+  ps::Spill* OpenSpill() {
+    if (!scenario_.spills) return nullptr;
+    absl::StatusOr<std::unique_ptr<SpilledRows>> spilled = SpilledRows::New();
+    if (!spilled.ok()) {
+      refused_ = spilled.status();
+      return nullptr;
+    }
+    spilled_ = *std::move(spilled);
+    return spilled_->spill();
+  }
+  // Rows leave between any two events: mostly all that can, at times a few.
+  void Evict() {
+    const absl::Status evicted =
+        spilled_->Evict(world_.Chance(0.7) ? uint64_t{1} << 30 : 1 + world_.Below(1000));
+    if (!evicted.ok()) refused_ = evicted;
+    world_.After(world_.Between(absl::Milliseconds(1), absl::Milliseconds(250)),
+                 [this] { Evict(); });
+  }
+
   PsNode* FindPs(const std::string& address) {
     for (const auto& ps : ps_) {
       if (ps->process().name() + ":1" == address) return ps.get();
@@ -350,6 +375,7 @@ class Simulation {
   }
 
   const Scenario scenario_;
+  std::unique_ptr<SpilledRows> spilled_;  // null: rows stay in memory
   World world_;
   Network network_;
   FaultFileSystem disk_;
@@ -376,7 +402,9 @@ const Outcome& Undisturbed(const Scenario& scenario) {
   return it->second;
 }
 
-absl::Status Compare(const CountingJob::Rows& rows, const CountingJob::Rows& expected) {
+absl::Status Compare(const CountingJob::Model& model, const CountingJob::Model& calm) {
+  const CountingJob::Rows& rows = model.rows;
+  const CountingJob::Rows& expected = calm.rows;
   for (const auto& [key, unused] : rows) {
     if (expected.contains(key)) continue;
     return absl::DataLossError(
@@ -391,6 +419,14 @@ absl::Status Compare(const CountingJob::Rows& rows, const CountingJob::Rows& exp
     return absl::DataLossError(absl::StrFormat("key %d is %.9g, and %.9g where nothing disturbs",
                                                key, found == rows.end() ? 0 : found->second.second,
                                                row.second));
+  }
+  for (const auto& [key, history] : calm.histories) {
+    const CountingJob::History& found = model.histories.at(key);
+    if (found == history && rows.at(key).first == expected.at(key).first) continue;
+    return absl::DataLossError(absl::StrFormat(
+        "key %d counts %g in %d updates, the last by step %d; %g, %d and %d where nothing disturbs",
+        key, rows.at(key).first, found.frequency, found.last_step, expected.at(key).first,
+        history.frequency, history.last_step));
   }
   return absl::OkStatus();
 }
@@ -409,7 +445,7 @@ Outcome Simulate(const Scenario& scenario, std::function<void(const std::string&
     if (!outcome.status.ok()) break;
     const CountingJob::Model& expected = undisturbed.models.front();
     // Else it is the last model and that one is the best.
-    if (model.samples == expected.samples) outcome.status = Compare(model.rows, expected.rows);
+    if (model.samples == expected.samples) outcome.status = Compare(model, expected);
   }
   return outcome;
 }

@@ -18,11 +18,12 @@ struct Happened {
   uint64_t events = 0;
   uint64_t restarts = 0;
   uint64_t kills = 0;
-  uint64_t moves = 0;        // of partitions, to the end
-  uint64_t suspensions = 0;  // after which the job was resumed
-  uint64_t rescales = 0;     // that gave a job another number of workers
-  uint64_t set_aside = 0;    // samples
-  uint64_t lost_steps = 0;   // of a ps, by partial recovery
+  uint64_t moves = 0;          // of partitions, to the end
+  uint64_t suspensions = 0;    // after which the job was resumed
+  uint64_t rescales = 0;       // that gave a job another number of workers
+  uint64_t set_aside = 0;      // samples
+  uint64_t lost_steps = 0;     // of a ps, by partial recovery
+  uint64_t evicted_bytes = 0;  // of rows, that left memory for disk
 
   Happened& operator+=(const Happened& more) {
     took += more.took;
@@ -34,6 +35,7 @@ struct Happened {
     rescales += more.rescales;
     set_aside += more.set_aside;
     lost_steps += more.lost_steps;
+    evicted_bytes += more.evicted_bytes;
     return *this;
   }
 };

@@ -70,18 +70,40 @@ TEST(SimulatorTest, NoFaultChangesWhichRowsExpire) {
   EXPECT_GT(all.restarts, 5u);
 }
 
+TEST(SimulatorTest, NoFaultChangesWhichRowsAreAdmitted) {
+  const Happened all = RunAll(&Scenario::Admitting, 40);
+  EXPECT_GT(all.moves, 5u);
+  EXPECT_GT(all.suspensions, 5u);
+  EXPECT_GT(all.restarts, 5u);
+}
+
+TEST(SimulatorTest, RowsMayLeaveMemoryAtAnyMoment) {
+  const Happened all = RunAll(&Scenario::Spilling, 20);
+  EXPECT_GT(all.evicted_bytes, 200'000u);
+  EXPECT_GT(all.moves, 2u);
+  EXPECT_GT(all.suspensions, 2u);
+  EXPECT_GT(all.restarts, 2u);
+}
+
+// It does the same again, event by event, and another does not.
+void ExpectTheSame(const Scenario& scenario, const Scenario& another) {
+  const Outcome once = Simulate(scenario);
+  const Outcome again = Simulate(scenario);
+  EXPECT_EQ(once.digest, again.digest) << scenario.seed;
+  EXPECT_EQ(once.events, again.events) << scenario.seed;
+  EXPECT_EQ(once.evicted_bytes, again.evicted_bytes) << scenario.seed;
+  ASSERT_EQ(once.models.size(), again.models.size()) << scenario.seed;
+  for (size_t i = 0; i < once.models.size(); ++i) {
+    EXPECT_EQ(once.models[i].rows, again.models[i].rows) << scenario.seed;
+  }
+  EXPECT_NE(once.digest, Simulate(another).digest);
+}
+
 TEST(SimulatorTest, ASeedAlwaysDoesTheSame) {
   for (uint64_t seed = 101; seed <= 106; ++seed) {
-    const Outcome once = Simulate(Scenario::Of(seed));
-    const Outcome again = Simulate(Scenario::Of(seed));
-    EXPECT_EQ(once.digest, again.digest) << seed;
-    EXPECT_EQ(once.events, again.events) << seed;
-    ASSERT_EQ(once.models.size(), again.models.size()) << seed;
-    for (size_t i = 0; i < once.models.size(); ++i) {
-      EXPECT_EQ(once.models[i].rows, again.models[i].rows) << seed;
-    }
-    EXPECT_NE(once.digest, Simulate(Scenario::Of(seed + 1000)).digest);
+    ExpectTheSame(Scenario::Of(seed), Scenario::Of(seed + 1000));
   }
+  ExpectTheSame(Scenario::Spilling(101), Scenario::Spilling(102));
 }
 
 // What the simulator is for: a worker with the mistake is caught.
