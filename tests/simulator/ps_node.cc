@@ -127,6 +127,16 @@ void PsNode::Serve(const v1::CloseJobRequest& request,
 
 void PsNode::Serve(const v1::WriteCheckpointRequest& request,
                    const Network::Reply<v1::WriteCheckpointResponse>& reply) {
+  if (options_.spill == nullptr || request.phase() != v1::WriteCheckpointRequest::WRITE) {
+    return WriteCheckpoint(request, reply);
+  }
+  // Training goes on, and rows come and leave, between the cut and when its rows are read.
+  process_.After(world_.Between(absl::ZeroDuration(), absl::Seconds(1)),
+                 [this, request, reply] { WriteCheckpoint(request, reply); });
+}
+
+void PsNode::WriteCheckpoint(const v1::WriteCheckpointRequest& request,
+                             const Network::Reply<v1::WriteCheckpointResponse>& reply) {
   const auto shard = jobs_->Find(request.job_id(), request.generation());
   if (!shard.ok()) return reply(shard.status());
   const absl::StatusOr<v1::WriteCheckpointResponse> done =

@@ -65,6 +65,8 @@ class PsNode {
 
   void End(absl::string_view why);
   void ExpireWaits();
+  void WriteCheckpoint(const v1::WriteCheckpointRequest& request,
+                       const Network::Reply<v1::WriteCheckpointResponse>& reply);
   v1::Heartbeat Heartbeat();
   // As LogFollower: opens the shard, then asks for the log again and again.
   void BeginFollowing(const v1::OpenJobRequest& request);

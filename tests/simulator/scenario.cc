@@ -169,8 +169,8 @@ Scenario Scenario::Spilling(uint64_t seed) {
   const uint64_t key = StreamKey(RandomFor::kGenerator, seed, NameHash("spilling"));
   s.spills = true;
   if (s.job.consistency != v1::SYNC) return s;
-  if (RandomUniformDouble(key, 0) < 0.3) Expire(s);
-  if (RandomUniformDouble(key, 1) < 0.3) {
+  if (RandomUniformDouble(key, 0) < 0.5) Expire(s);
+  if (RandomUniformDouble(key, 1) < 0.4) {
     s.job.after_sightings = 2 + static_cast<uint32_t>(RandomBelow(key, 2, 5));
     s.rescales = absl::ZeroDuration();
   }
