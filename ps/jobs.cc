@@ -160,6 +160,9 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Stage(const v1::OpenJobRequest& 
     old->Close(MoveIsOver(request, request.move()));
     old->received_log().Remove();
   }
+  // One that has not heard of its end has rows on disk that must not be found among those that
+  // come.
+  if (near != nullptr && near->request().generation() != request.take_over()) near = nullptr;
   TESSERA_ASSIGN_OR_RETURN(std::shared_ptr<JobShard> staged,
                            JobShard::OpenEmpty(request, options_, near.get()));
   {

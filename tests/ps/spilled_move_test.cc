@@ -169,5 +169,27 @@ TEST_F(SpilledMoveTest, AMoveThatIsGivenUpLeavesNothingForTheNext) {
   EXPECT_EQ(Find(*ps_[0], 2)->rows(), still->rows());
 }
 
+// It does not know that the job has gone back to its start without it.
+TEST_F(SpilledMoveTest, RowsOfAnEarlierGenerationOnDiskAreNotFoundAmongThoseThatCome) {
+  const std::vector<uint32_t> all = Partitions(0, kMovePartitions);
+  ASSERT_OK(ps_[1]->Open(Request(1, all)));
+  for (uint64_t step = 0; step < 30; ++step) PushStep(*Find(*ps_[1], 1), step);
+  EXPECT_GT(Find(*ps_[1], 1)->Stats().tables(0).cold_rows(), kKeys / 4);
+  ASSERT_OK(old_.Open(Request(1, all)));
+  ASSERT_OK(ps_[0]->Open(Request(2, all)));
+  uint64_t step = 0;
+  while (step < 10) Train(2, step++);
+  const std::vector<uint32_t> split[2] = {Partitions(0, 100), Partitions(100, kMovePartitions)};
+  Move(2, step, split);
+  std::map<uint64_t, std::string> rows;
+  uint64_t count = 0;
+  for (const auto& ps : ps_) {
+    count += Find(*ps, 3)->rows();
+    rows.merge(Rows(*Find(*ps, 3)));
+  }
+  EXPECT_TRUE(rows == Rows(*Find(old_, 1)));
+  EXPECT_EQ(count, rows.size());
+}
+
 }  // namespace
 }  // namespace tessera::ps

@@ -53,6 +53,12 @@ TEST(SimulatorTest, HarshSeedsThatFailedOnceDoNotAgain) {
   }
 }
 
+TEST(SimulatorTest, ASpillingSeedThatFailedOnceDoesNotAgain) {
+  const Scenario scenario = Scenario::Spilling(20437);
+  const Outcome outcome = Simulate(scenario);
+  EXPECT_TRUE(outcome.status.ok()) << scenario.ToString() << "\n" << outcome.status;
+}
+
 TEST(SimulatorTest, WhereNothingFailsNoJobReturnsToACheckpoint) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     ASSERT_TRUE(Scenario::Calm(seed).NothingFails());
