@@ -18,6 +18,8 @@ using push_log::RecordHeader;
 namespace {
 
 constexpr uint64_t kBetweenFinds = 1 << 20;  // bytes of records, between two looks for their room
+// It looks before each record where its disk had less than this at the last look.
+constexpr uint64_t kLittle = 8 << 20;
 
 absl::string_view Zeros(uint64_t bytes) { return absl::string_view("\0\0\0\0\0\0\0", bytes); }
 
@@ -139,22 +141,39 @@ absl::Status PushLog::Write(WritableFile& file, RecordHeader header, absl::strin
   return file.Append(bulk);
 }
 
-absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_view bulk) {
-  const RecordHeader header = HeaderOf(kind, text, bulk);
-  absl::MutexLock lock(&mu_);
-  TESSERA_RETURN_IF_ERROR(closed_);
-  const auto fits = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const Segment& last = segments_.back();
-    const uint64_t longer = last.bytes + RecordBytes(text, bulk);
-    const uint64_t more = longer - std::min(longer, std::max(last.bytes, last.old_bytes));
-    return options_.max_bytes == 0 || FileBytes() + more <= options_.max_bytes;
-  };
-  if (!fits() && spare_bytes_ > 0) TESSERA_RETURN_IF_ERROR(RemoveSpare());
-  if (!fits()) {
+absl::Status PushLog::CheckRoom(uint64_t bytes) {
+  const Segment& last = segments_.back();
+  const uint64_t longer = last.bytes + bytes;
+  const uint64_t more = longer - std::min(longer, std::max(last.bytes, last.old_bytes));
+  if (options_.max_bytes != 0 && FileBytes() + more > options_.max_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
         options_.folder, ": the push log takes ", FileBytes(), " of ", options_.max_bytes,
         " bytes; it shrinks with every checkpoint: cut them more often (checkpoint.every_steps, "
         "every_minutes), or allow more with --log-bytes"));
+  }
+  if (more == 0 || disk_free_ - std::min(disk_free_, kBetweenFinds) > kLittle + more) {
+    return absl::OkStatus();
+  }
+  FindRoom();
+  if (disk_free_ >= more + options_.kept_free) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      options_.folder, ": No space left for a record of ", bytes, " bytes: the disk has ",
+      disk_free_, ", of which the push log keeps ", options_.kept_free,
+      " for the segment that begins with the next checkpoint; make room there"));
+}
+
+absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_view bulk) {
+  const RecordHeader header = HeaderOf(kind, text, bulk);
+  absl::MutexLock lock(&mu_);
+  TESSERA_RETURN_IF_ERROR(closed_);
+  absl::Status room = CheckRoom(RecordBytes(text, bulk));
+  if (!room.ok() && spare_bytes_ > 0) {
+    TESSERA_RETURN_IF_ERROR(RemoveSpare());
+    room = CheckRoom(RecordBytes(text, bulk));
+  }
+  if (!room.ok()) {
+    Publish();
+    return room;
   }
   // Part of a record that an error has left ends its segment; the numbers show that nothing is
   // missing.
@@ -262,12 +281,13 @@ std::string PushLog::PathOf(uint64_t segment) const {
   return absl::StrCat(options_.folder, "/", push_log::SegmentName(segment));
 }
 
-bool PushLog::MayServe(const Segment& segment) const {
+bool PushLog::MayServe(const Segment& segment) {
   // In a recovered log the records behind a torn one are unknown: their numbers may be given once
   // more.
   const bool safe = segment.ours;
   const bool used = segment.old_bytes <= 2 * segment.bytes;
-  const bool has_room = options_.max_bytes == 0 || 2 * FileBytes() <= options_.max_bytes;
+  FindRoom();
+  const bool has_room = room_ == 0 || 2 * FileBytes() <= room_;
   return safe && used && has_room;
 }
 
@@ -321,10 +341,10 @@ void PushLog::TellIfFuller() {
 void PushLog::FindRoom() {
   room_found_at_ = AllRecordBytes();
   const uint64_t files = FileBytes();
-  const uint64_t free = options_.files->FreeBytes(options_.folder);
+  disk_free_ = options_.files->FreeBytes(options_.folder);
   room_ = options_.max_bytes;
-  if (free == FileSystem::kUnknownBytes) return;
-  room_ = room_ == 0 ? files + free : std::min(room_, files + free);
+  if (disk_free_ == FileSystem::kUnknownBytes) return;
+  room_ = room_ == 0 ? files + disk_free_ : std::min(room_, files + disk_free_);
 }
 
 PushLog::End PushLog::end() const {

@@ -31,6 +31,9 @@ class PushLog {
     std::string folder;
     bool fsync = false;      // Sync makes records durable
     uint64_t max_bytes = 0;  // of all files; 0: as much as the disk has
+    // Of the disk, if it says what it has: no record takes this. So a segment can begin, and with
+    // it a checkpoint that makes room.
+    uint64_t kept_free = 256 << 10;
     // Called, from a half on, whenever another twentieth of the room is taken. It must return at
     // once and call nothing of the log. Null: nobody asks.
     std::function<void()> on_fuller = nullptr;
@@ -94,8 +97,11 @@ class PushLog {
                      absl::string_view bulk, Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string PathOf(uint64_t segment) const;
   std::string SparePath() const { return absl::StrCat(options_.folder, "/", push_log::kSpare); }
+  // Whether the last segment may grow by a record of so many bytes. RESOURCE_EXHAUSTED: max_bytes
+  // or the disk.
+  absl::Status CheckRoom(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the file of a dropped segment may serve the next one.
-  bool MayServe(const Segment& segment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MayServe(const Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Drops the first segment and keeps its file for the next one.
   absl::Status KeepAsSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RemoveSpare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -128,6 +134,7 @@ class PushLog {
   uint64_t synced_ ABSL_GUARDED_BY(mu_) = 0;
   bool syncing_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t room_ ABSL_GUARDED_BY(mu_) = 0;           // of the files; 0: not known
+  uint64_t disk_free_ ABSL_GUARDED_BY(mu_) = 0;      // bytes, when FindRoom looked
   uint64_t room_found_at_ ABSL_GUARDED_BY(mu_) = 0;  // bytes of records when FindRoom looked
   int told_twentieths_ ABSL_GUARDED_BY(mu_) = 0;
 

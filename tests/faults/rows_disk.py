@@ -65,15 +65,29 @@ def full_checkpoints_of_logs(t):
 
 @fault((4, 7), "push logs have little room, so that checkpoints are cut early: the same rows expire as without", once=True)
 def early_checkpoints(t):
-    def is_early(checkpoint):
-        return checkpoint != "" and int(checkpoint.rsplit("-", 1)[1]) % 100 != 0
+    t.identical(await_early(1), sets=[*LOGGED, *EXPIRING], most_restarts=0, flags={"ps": ["--log-bytes", "6MiB"]})
 
+
+@fault(7, "the disk of a push log is small: checkpoints are cut early, over and over, and training goes on", once=True)
+def small_push_log(t):
+    with SmallDisk(t.folder / "disk", 16) as disk:
+        t.identical(await_early(3), sets=[*LOGGED, "checkpoint.every_steps=100000"], most_restarts=0,
+                    folders={"ps-0": disk.folder / "ps-0"})
+
+
+def await_early(count):
+    """Until so many checkpoints were cut that the job has not asked for."""
     def disturb(cluster, job_id):
-        status = cluster.wait(job_id, lambda s: is_early(s["checkpoint"]) or s["state"] == "Succeeded", every=0.02,
-                              what="a checkpoint that the job has not asked for")
-        if status["state"] == "Succeeded":
-            raise Failure("no checkpoint was cut early")
-    t.identical(disturb, sets=[*LOGGED, *EXPIRING], most_restarts=0, flags={"ps": ["--log-bytes", "6MiB"]})
+        early = set()
+
+        def found(status):
+            if status["checkpoint"] != "" and int(status["checkpoint"].rsplit("-", 1)[1]) % 100 != 0:
+                early.add(status["checkpoint"])
+            return len(early) >= count or status["state"] == "Succeeded"
+        status = cluster.wait(job_id, found, every=0.02, what=f"{count} checkpoints that the job has not asked for")
+        if len(early) < count:
+            raise Failure(f"{len(early)} checkpoints were cut early, expected {count}; the job is {status['state']}")
+    return disturb
 
 
 @fault(7, "the disk that rows spill to is full: the status says so, and training goes on when there is room", once=True)

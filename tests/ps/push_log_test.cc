@@ -32,6 +32,7 @@ class PushLogTest : public testing::Test {
     options.folder = kFolder;
     options.fsync = fsync;
     options.max_bytes = max_bytes;
+    options.kept_free = 0;
     return options;
   }
   std::unique_ptr<PushLog> Create(bool fsync = false, uint64_t max_bytes = 0) {
@@ -254,9 +255,10 @@ TEST_F(PushLogTest, AFullDiskRefusesTheRecordAndNothingElse) {
   for (const uint64_t room : {0, 20, 50, 60}) {
     files_.SetCapacity(UsedBytes() + room);
     EXPECT_FAILS(Append(*log, 4), StatusCode::kResourceExhausted, "no space left");
-    EXPECT_FAILS(Append(*log, 4), StatusCode::kResourceExhausted, "no space left");
+    EXPECT_FAILS(Append(*log, 4), StatusCode::kResourceExhausted, "No space left for a record");
     files_.Repair();
     EXPECT_EQ(*Read(), Texts(0, 1)) << room;
+    ASSERT_OK(log->Cut(Head("a")));  // it looks how much there is
   }
   ASSERT_OK(Append(*log, 1));
   ASSERT_OK(Append(*log, 2));
@@ -554,6 +556,57 @@ TEST_F(PushLogTest, KeepsNoFileWhereItsBoundIsNear) {
   EXPECT_FALSE(files_.Exists(Spare()));
   ASSERT_OK(log->Cut(Head("step-2")));
   log->Forget("step-2");
+  EXPECT_FALSE(files_.Exists(Spare()));
+}
+
+// Checkpoints are cut when it says that it is half full, and take a while.
+TEST_F(PushLogTest, ADiskOfItsOwnNeverFills) {
+  PushLog::Options options = Options();
+  options.kept_free = PushLog::Options().kept_free;
+  files_.SetCapacity(24 << 20);
+  const auto log = PushLog::Create(options, Head(""));
+  ASSERT_OK(log);
+  const std::string bulk(64 << 10, 'b');
+  for (int cut = 0; cut < 10; ++cut) {
+    while ((*log)->share() < 0.5) ASSERT_OK((*log)->Append(Kind::kPush, "push", bulk));
+    const std::string name = absl::StrCat("step-", cut);
+    ASSERT_OK((*log)->Cut(Head(name.c_str())));
+    for (int n = 0; n < 40; ++n) ASSERT_OK((*log)->Append(Kind::kPush, "push", bulk));
+    (*log)->Forget(name);
+  }
+}
+
+TEST_F(PushLogTest, OnAFullDiskACheckpointCanStillBeginAndMakeRoom) {
+  PushLog::Options options = Options();
+  options.kept_free = 64 << 10;
+  files_.SetCapacity(1 << 20);
+  const auto log = PushLog::Create(options, Head(""));
+  ASSERT_OK(log);
+  const std::string bulk(8 << 10, 'b');
+  for (int cut = 0; cut < 3; ++cut) {
+    absl::Status status;
+    while (status.ok()) status = (*log)->Append(Kind::kPush, "push", bulk);
+    EXPECT_FAILS(status, StatusCode::kResourceExhausted, "of which the push log keeps 65536");
+    EXPECT_GT((*log)->share(), 0.9);
+    const std::string name = absl::StrCat("step-", cut);
+    ASSERT_OK((*log)->Cut(Head(name.c_str())));
+    (*log)->Forget(name);
+  }
+}
+
+TEST_F(PushLogTest, GivesItsSpareFileUpWhereOthersFillTheDisk) {
+  const auto log = Create();
+  files_.SetCapacity(16 << 20);
+  const std::string bulk(64 << 10, 'b');
+  for (int n = 0; n < 20; ++n) ASSERT_OK(log->Append(Kind::kPush, "push", bulk));
+  ASSERT_OK(log->Cut(Head("a")));
+  log->Forget("a");
+  ASSERT_TRUE(files_.Exists(Spare()));
+  files_.SetCapacity(UsedBytes() + (100 << 10));
+  // Of the first it may find out by the error of the disk.
+  int refused = 0;
+  for (int n = 0; n < 20; ++n) refused += log->Append(Kind::kPush, "push", bulk).ok() ? 0 : 1;
+  EXPECT_LE(refused, 1);
   EXPECT_FALSE(files_.Exists(Spare()));
 }
 

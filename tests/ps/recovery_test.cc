@@ -424,7 +424,7 @@ TEST_F(RecoveryTest, APartThatIsRefusedHoldsNoRoom) {
   files_.SetCapacity((*shard)->Stats().log_bytes());
   const auto parts = TwoParts(0, 0, 1, 24);
   for (int i = 0; i < 10; ++i) {
-    EXPECT_FAILS((*shard)->Push(CallOf(parts[0])), StatusCode::kResourceExhausted, "no space left");
+    EXPECT_FAILS((*shard)->Push(CallOf(parts[0])), StatusCode::kResourceExhausted, "o space left");
   }
   files_.Repair();
   for (const v1::PushRequest& part : parts) ASSERT_OK((*shard)->Push(CallOf(part)));
