@@ -48,37 +48,59 @@ void RowLimit::Return(uint64_t bytes, uint64_t used) {
   used_.fetch_add(used, std::memory_order_relaxed);
 }
 
-absl::Status RowLimit::Refuse(absl::string_view what, bool may_last) {
+absl::Status RowLimit::Refuse(const std::string& job, absl::string_view what, bool may_last) {
   const absl::Duration now = options_.clock->Monotonic();
-  absl::Duration since = now;
+  bool lasts = false;
   {
     absl::MutexLock lock(&mu_);
     lacks_ = true;
-    if (!refused_since_.has_value() || now - refused_at_ > kForgotten) {
-      refused_since_ = now;
-      least_room_ = options_.bytes;  // the next look lowers it
-    }
-    refused_at_ = now;
-    since = *refused_since_;
+    std::erase_if(refused_, [now](const auto& of) { return now - of.second.at > kForgotten; });
+    if (refused_.empty()) least_room_ = options_.bytes;  // the next look lowers it
+    const auto [it, is_new] = refused_.try_emplace(job);
+    Refusals& refusals = it->second;
+    if (is_new) refusals.since = now;
+    refusals.at = now;
+    refusals.may_last = refusals.may_last || may_last;
+    lasts = may_last && Lasts(job, now);
   }
-  const bool lasts = may_last && now - since >= options_.patience;
   const std::string message = absl::StrCat(
-      what, ": the rows of this ps take ", rows(), " bytes and all else has ", others(), " of ",
-      bytes(), " (--memory)",
+      what, ": the rows of this ps take ", rows(), " bytes and ", others(),
+      " are kept for all else, of ", bytes(), " (--memory)",
       lasts ? absl::StrCat(", and no room has come for ", absl::FormatDuration(options_.patience))
             : "",
       "; give tessera-ps more --memory, a --spill-dir for rows to leave to, or use more ps");
   return lasts ? absl::FailedPreconditionError(message) : absl::ResourceExhaustedError(message);
 }
 
-void RowLimit::Add(RowStore* store) {
+bool RowLimit::Lasts(const std::string& job, absl::Duration now) {
+  Refusals& refusals = refused_[job];
+  if (refusals.told) return true;
+  if (now - refusals.since < options_.patience) return false;
+  const uint64_t bytes = BytesOf(job);
+  for (const auto& [other, of] : refused_) {
+    if (of.may_last && !of.told && BytesOf(other) > bytes) return false;
+  }
+  refusals.told = true;
+  for (auto& [other, of] : refused_) {
+    if (!of.told) of.since = now;
+  }
+  return true;
+}
+
+uint64_t RowLimit::BytesOf(const std::string& job) const {
+  uint64_t bytes = 0;
+  for (const Store& store : stores_) bytes += store.job == job ? store.rows->bytes() : 0;
+  return bytes;
+}
+
+void RowLimit::Add(const std::string& job, RowStore* store) {
   absl::MutexLock lock(&mu_);
-  stores_.push_back(store);
+  stores_.push_back({job, store});
 }
 
 void RowLimit::Remove(RowStore* store) {
   absl::MutexLock lock(&mu_);
-  stores_.erase(std::remove(stores_.begin(), stores_.end(), store), stores_.end());
+  std::erase_if(stores_, [store](const Store& of) { return of.rows == store; });
 }
 
 void RowLimit::Weigh() {
@@ -87,9 +109,9 @@ void RowLimit::Weigh() {
   const uint64_t used = used_.load(std::memory_order_relaxed);
   uint64_t rows = 0;
   uint64_t copies = 0;
-  for (const RowStore* store : stores_) {
-    rows += store->bytes();
-    copies += store->copied_bytes();
+  for (const Store& store : stores_) {
+    rows += store.rows->bytes();
+    copies += store.rows->copied_bytes();
   }
   uint64_t others = 0;
   if (options_.resident) {
@@ -100,10 +122,10 @@ void RowLimit::Weigh() {
   measured_.store(rows, std::memory_order_relaxed);
   used_.fetch_sub(used, std::memory_order_relaxed);
   taken_.fetch_sub(used, std::memory_order_relaxed);
-  if (!refused_since_.has_value()) return;
+  if (refused_.empty()) return;
   const uint64_t room = ForRows() - std::min(rows, ForRows());
   if (room > least_room_ && room - least_room_ > options_.bytes / kPartThatIsRoom) {
-    refused_since_.reset();
+    refused_.clear();
   }
   least_room_ = std::min(least_room_, room);
 }
@@ -125,9 +147,9 @@ void RowLimit::Work() {
 void RowLimit::GiveBack() {
   absl::MutexLock lock(&mu_);
   if (!std::exchange(lacks_, false)) return;
-  for (RowStore* store : stores_) {
-    const auto give = [store]() -> absl::StatusOr<uint64_t> {
-      return store->GiveBack(kGivenBackAtOnce);
+  for (const Store& store : stores_) {
+    const auto give = [&store]() -> absl::StatusOr<uint64_t> {
+      return store.rows->GiveBack(kGivenBackAtOnce);
     };
     // Without memory to move rows they stay where they are.
     if (OrExhausted("rows that move", give).value_or(0) >= kGivenBackAtOnce) return;

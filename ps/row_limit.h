@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -70,13 +72,15 @@ class RowLimit {
   std::optional<Room> Take(uint64_t bytes);
   // Whether Take would give some.
   bool HasRoom(uint64_t bytes) const { return rows() + bytes <= ForRows(); }
-  // What a call answers that lacks room: `what` could not be made. RESOURCE_EXHAUSTED: it may come
-  // again; FAILED_PRECONDITION, only if `may_last`: room has been lacking for the time of patience,
-  // and somebody must do something.
-  absl::Status Refuse(absl::string_view what, bool may_last) ABSL_LOCKS_EXCLUDED(mu_);
+  // What a call of a job answers that lacks room: `what` could not be made. RESOURCE_EXHAUSTED: it
+  // may come again; FAILED_PRECONDITION, only if `may_last`: the job has been lacking room for the
+  // time of patience, and somebody must do something. Of several jobs that lack room the one with
+  // the most rows is told so, and the others wait anew for what it leaves.
+  absl::Status Refuse(const std::string& job, absl::string_view what, bool may_last)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
-  // `store` is borrowed until Remove.
-  void Add(RowStore* store) ABSL_LOCKS_EXCLUDED(mu_);
+  // A store of the job's. Borrowed until Remove.
+  void Add(const std::string& job, RowStore* store) ABSL_LOCKS_EXCLUDED(mu_);
   void Remove(RowStore* store) ABSL_LOCKS_EXCLUDED(mu_);
   // Measures now what is else measured after each `look`.
   void Weigh() ABSL_LOCKS_EXCLUDED(mu_);
@@ -95,6 +99,9 @@ class RowLimit {
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
   // Has tables give back what their rows have left.
   void GiveBack() ABSL_LOCKS_EXCLUDED(mu_);
+  uint64_t BytesOf(const std::string& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the job's refusals last, as Refuse says.
+  bool Lasts(const std::string& job, absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   std::atomic<uint64_t> others_ = 0;
@@ -104,14 +111,23 @@ class RowLimit {
 
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<RowStore*> stores_ ABSL_GUARDED_BY(mu_);
+  struct Store {
+    std::string job;
+    RowStore* rows;
+  };
+  std::vector<Store> stores_ ABSL_GUARDED_BY(mu_);
   MemoryBeside beside_ ABSL_GUARDED_BY(mu_);
   bool lacks_ ABSL_GUARDED_BY(mu_) = false;  // somebody was refused since the last GiveBack
-  // Since when rows are refused, at the last time, and the least room that there was meanwhile;
-  // nullopt: they are not, or more room has come.
-  std::optional<absl::Duration> refused_since_ ABSL_GUARDED_BY(mu_);
-  absl::Duration refused_at_ ABSL_GUARDED_BY(mu_);
-  uint64_t least_room_ ABSL_GUARDED_BY(mu_) = 0;
+  // Of a job that lacks room.
+  struct Refusals {
+    absl::Duration since;
+    absl::Duration at;      // the last one
+    bool may_last = false;  // one that may
+    bool told = false;      // that it lasts
+  };
+  // By job; empty once more room has come.
+  std::map<std::string, Refusals> refused_ ABSL_GUARDED_BY(mu_);
+  uint64_t least_room_ ABSL_GUARDED_BY(mu_) = 0;  // that there was meanwhile
   std::thread thread_;
 };
 

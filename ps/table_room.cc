@@ -18,7 +18,7 @@ constexpr uint64_t kBesideRow = 16;
 void Table::Limit(RowLimit* limit, std::string job) {
   limit_ = limit;
   job_ = std::move(job);
-  limit_->Add(&store_);
+  limit_->Add(job_, &store_);
 }
 
 uint64_t Table::room_of_row() const { return store_.layout().block_bytes() + kBesideRow; }
@@ -45,6 +45,7 @@ absl::StatusOr<RowLimit::Room> Table::TakeRoomFor(size_t rows, bool may_last) {
   if (limit_ == nullptr || rows == 0) return RowLimit::Room();
   if (auto room = limit_->Take(rows * room_of_row())) return *std::move(room);
   return limit_->Refuse(
+      job_,
       absl::StrCat("job ", job_, ", table ", name(), ": no memory for ", rows, " rows of ",
                    room_of_row(), " bytes more than the ", store_.rows(), " that it has here"),
       may_last);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -119,10 +120,11 @@ TEST_F(RowLimitTest, AllElseThatIsResidentTakesRoomToo) {
   EXPECT_EQ(limit.others(), 464 * kMiB);
   EXPECT_TRUE(limit.HasRoom(560 * kMiB));
   EXPECT_FALSE(limit.HasRoom(560 * kMiB + 1));
-  EXPECT_FAILS(limit.Refuse("a test's row", /*may_last=*/true), StatusCode::kResourceExhausted,
-               "a test's row: the rows of this ps take 0 bytes and all else has 486539264 of "
-               "1073741824 (--memory); give tessera-ps more --memory, a --spill-dir for rows to "
-               "leave to, or use more ps");
+  EXPECT_FAILS(
+      limit.Refuse("job-1", "a test's row", /*may_last=*/true), StatusCode::kResourceExhausted,
+      "a test's row: the rows of this ps take 0 bytes and 486539264 are kept for all else, "
+      "of 1073741824 (--memory); give tessera-ps more --memory, a --spill-dir for rows to "
+      "leave to, or use more ps");
 }
 
 TEST_F(RowLimitTest, WhatRisesBesideRowsCountsAtOnceAndForHours) {
@@ -136,7 +138,7 @@ TEST_F(RowLimitTest, WhatRisesBesideRowsCountsAtOnceAndForHours) {
 
 TEST_F(RowLimitTest, SaysAfterATimeWithoutRoomThatItLasts) {
   const auto limit = Limit();
-  const auto refuse = [&] { return limit->Refuse("rows", /*may_last=*/true).code(); };
+  const auto refuse = [&] { return limit->Refuse("job-1", "rows", /*may_last=*/true).code(); };
   const auto ask_for = [&](absl::Duration time) {
     StatusCode code = refuse();
     for (absl::Duration t; t < time; t += absl::Seconds(20)) {
@@ -148,10 +150,53 @@ TEST_F(RowLimitTest, SaysAfterATimeWithoutRoomThatItLasts) {
   };
   EXPECT_EQ(ask_for(absl::Minutes(4)), StatusCode::kResourceExhausted);
   EXPECT_EQ(ask_for(absl::Minutes(1)), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(limit->Refuse("rows", /*may_last=*/false).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(limit->Refuse("job-1", "rows", /*may_last=*/false).code(),
+            StatusCode::kResourceExhausted);
   // Who asks later has a time of its own.
   clock_.Advance(absl::Minutes(1));
   EXPECT_EQ(refuse(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(RowLimitTest, OfSeveralJobsWithoutRoomItTellsTheLargestAndTheOthersWaitForWhatItLeaves) {
+  const auto limit = Limit();
+  v1::OpenJobRequest other = AsyncJob();
+  other.set_job_id("job-2");
+  const auto small = Open(other, limit.get());
+  auto large = Open(AsyncJob(), limit.get());
+  const auto pull_small = [&](const std::vector<uint64_t>& keys) {
+    v1::PullRequest request = PullOf(0, 0, {{0, keys}});
+    request.mutable_header()->set_job_id("job-2");
+    return PendingPull(*small, request).status().code();
+  };
+  ASSERT_EQ(pull_small(Keys(0)), StatusCode::kOk);
+  Fill(*large, *limit);
+  uint64_t wanted = kLimit;
+  const auto wait = [&](absl::Duration time, bool large_too) {
+    StatusCode codes[2] = {StatusCode::kOk, StatusCode::kOk};
+    for (absl::Duration t; t < time; t += absl::Seconds(20)) {
+      clock_.Advance(absl::Seconds(20));
+      limit->Weigh();
+      codes[0] = pull_small(Keys(wanted));
+      if (large_too) codes[1] = Pull(*large, Keys(kLimit)).code();
+    }
+    return std::pair(codes[0], codes[1]);
+  };
+  using Codes = std::pair<StatusCode, StatusCode>;
+  constexpr StatusCode kWaits = StatusCode::kResourceExhausted;
+  constexpr StatusCode kTold = StatusCode::kFailedPrecondition;
+  wait(absl::Minutes(2), false);  // the small one has been waiting for longer
+  EXPECT_EQ(wait(absl::Minutes(5), true), Codes(kWaits, kWaits));
+  EXPECT_EQ(wait(absl::Seconds(20), true), Codes(kWaits, kTold));
+  EXPECT_EQ(wait(absl::Minutes(4), true), Codes(kWaits, kTold)) << "nobody has ended it yet";
+  large.reset();
+  limit->Weigh();
+  EXPECT_EQ(pull_small(Keys(wanted)), StatusCode::kOk);
+  // A job that others leave no room for is told in the end, though they lack none.
+  large = Open(AsyncJob(), limit.get());
+  Fill(*large, *limit);
+  wanted = 2 * kLimit;
+  EXPECT_EQ(wait(absl::Minutes(5), false).first, kWaits);
+  EXPECT_EQ(wait(absl::Seconds(20), false).first, kTold);
 }
 
 TEST_F(RowLimitTest, DoesNotSayThatItLastsWhenRoomHasCome) {
