@@ -293,9 +293,10 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
   }
   if (stopping_ && failed.step == position_.step()) {
     // The ps still have all that was trained: tries again while somebody may make room or mend the
-    // disk.
-    const bool may_pass =
-        absl::IsResourceExhausted(result.status) || absl::IsUnavailable(result.status);
+    // disk, which may be read-only by now.
+    const bool may_pass = absl::IsResourceExhausted(result.status) ||
+                          absl::IsUnavailable(result.status) ||
+                          absl::IsPermissionDenied(result.status);
     if (may_pass && CutAgainLater(why, options_.disk_patience, now)) return;
     if (last_checkpoint_step_ == failed.step) {
       // This one was to make up for it. The job has what it needs, but for rows that may have been

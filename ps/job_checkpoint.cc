@@ -134,7 +134,10 @@ absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
       .unused = {}};
   if (base == nullptr) return cut;
   const absl::Status linked = LinkFiles(files, *base, folder);
-  if (absl::IsUnimplemented(linked)) return cut;
+  if (absl::IsUnimplemented(linked) || absl::IsNotFound(linked)) {
+    cut.unused = base->files;
+    return cut;
+  }
   TESSERA_RETURN_IF_ERROR(linked);
   cut.all = false;
   cut.written.files = base->files;

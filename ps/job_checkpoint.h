@@ -54,7 +54,7 @@ struct PartCut {
 };
 
 // Makes the folder, and in it links to the files of `base`, what these tables wrote last. If `base`
-// is null or the disk has no links, all rows are to be written.
+// is null, the disk has no links or somebody has removed a file, all rows are to be written.
 absl::StatusOr<PartCut> PrepareCut(FileSystem& files, const std::string& folder,
                                    const CheckpointPart& part, const WrittenPart* base);
 // Marks the moment whose rows the part has. The cut is of all rows, even if not prepared so, where

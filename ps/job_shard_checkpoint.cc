@@ -189,6 +189,8 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   cut_busy_ = false;
   cut_ = std::move(cut);
   if (written.has_value()) written_ = *std::move(written);
+  // Of a folder that somebody has removed. To the caller NOT_FOUND says that the rows are lost.
+  if (absl::IsNotFound(status)) return absl::UnavailableError(status.message());
   TESSERA_RETURN_IF_ERROR(status);
   return response;
 }

@@ -1,5 +1,6 @@
 #include "master/core.h"
 
+#include "absl/strings/match.h"
 #include "tests/master/core_harness.h"
 
 // Checkpoints that are written while a job trains.
@@ -37,6 +38,7 @@ class CoreCheckpointTest : public testing::Test, protected CoreHarness {
       return cuts_.size() == number ? why : absl::OkStatus();
     };
   }
+  void TriesTheLastOneAgainAfter(const absl::Status& error);
   // Steps of the evaluations that are marked.
   std::vector<uint64_t> BestOf(const std::string& id) {
     std::vector<uint64_t> steps;
@@ -261,28 +263,35 @@ TEST_F(CoreCheckpointTest, AnEarlierOneThatFailsAtTheEndDoesNotFailTheJob) {
   EXPECT_EQ(writes_.back().manifest.step(), Job(id).step());
 }
 
-TEST_F(CoreCheckpointTest, TheLastOneIsTriedAgainUntilThereIsRoomForIt) {
+void CoreCheckpointTest::TriesTheLastOneAgainAfter(const absl::Status& error) {
   JoinAll(1, 1);
-  bool full = true;
-  on_write_ = [&full](const WriteCheckpoint&) {
-    return full ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
-  };
+  bool fails = true;
+  on_write_ = [&](const WriteCheckpoint&) { return fails ? error : absl::OkStatus(); };
   const std::string id = Submit(SmallJob(), 1, 1);
   for (int i = 0; i < 300; ++i) Round();
   EXPECT_EQ(Job(id).state(), v1::RUNNING);
   EXPECT_EQ(Job(id).step(), Job(id).total_steps());
   EXPECT_GT(writes_.size(), 10u);
   EXPECT_THAT(Waits(id), Contains(HasSubstr("the job tries its checkpoint again for ")));
-  EXPECT_THAT(Waits(id), Contains(HasSubstr("disk full")));
+  EXPECT_THAT(Waits(id), Contains(HasSubstr(std::string(error.message()))));
   // Said once.
   const std::vector<std::string> events = Events(id);
-  EXPECT_EQ(std::count_if(events.begin(), events.end(),
-                          [](const std::string& e) { return e.find("disk full") != e.npos; }),
-            1);
-  full = false;
+  EXPECT_EQ(
+      std::count_if(events.begin(), events.end(),
+                    [&](const std::string& e) { return absl::StrContains(e, error.message()); }),
+      1);
+  fails = false;
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).restarts(), 0u);
   EXPECT_EQ(Job(id).checkpoint(), writes_.back().folder);
+}
+
+TEST_F(CoreCheckpointTest, TheLastOneIsTriedAgainUntilThereIsRoomForIt) {
+  TriesTheLastOneAgainAfter(absl::ResourceExhaustedError("disk full"));
+}
+
+TEST_F(CoreCheckpointTest, TheLastOneIsTriedAgainUntilItsDiskCanBeWrittenTo) {
+  TriesTheLastOneAgainAfter(absl::PermissionDeniedError("read-only file system"));
 }
 
 TEST_F(CoreCheckpointTest, ADiskThatStaysFullFailsTheJobInTheEndAndSaysWhatToDo) {

@@ -231,6 +231,40 @@ TEST_F(CheckpointTest, AllRowsAreWrittenWhereTheBaseIsNotWhatThisPsWroteLast) {
   EXPECT_EQ(layers("step-7"), 1);
 }
 
+TEST_F(CheckpointTest, AllRowsAreWrittenWhereSomebodyHasRemovedFilesOfTheBase) {
+  ShardedJob job(TestJob(), 1, files_, clock_);
+  const auto files = [&](const std::string& folder) {
+    return ReadManifest(files_, "root/" + folder)->files();
+  };
+  job.Push(0, 0, {Moved(0, 1000)});
+  ASSERT_OK(job.Checkpoint(0, "step-1"));
+  job.Push(0, 1, {Moved(0, 10)});
+  ASSERT_OK(job.Checkpoint(0, "step-2", "step-1"));
+  ASSERT_EQ(files("step-2").size(), 2);
+  // The first of them can be linked still.
+  ASSERT_OK(files_.Remove("root/step-2/" + files("step-2")[1].name()));
+  job.Push(0, 2, {Moved(0, 10)});
+  ASSERT_OK(job.Checkpoint(0, "step-3", "step-2"));
+  ASSERT_EQ(files("step-3").size(), 1);
+  ShardedJob again(From(TestJob(), "step-3"), 2, files_, clock_);
+  EXPECT_EQ(again.Rows(0), job.Rows(0));
+}
+
+TEST_F(CheckpointTest, AFolderThatIsRemovedMeanwhileIsNoLostJob) {
+  ShardedJob job(TestJob(), 1, files_, clock_);
+  job.Push(0, 0, {Moved(0, 1000)});
+  v1::WriteCheckpointRequest request;
+  request.set_phase(v1::WriteCheckpointRequest::CUT);
+  request.set_folder("step-1");
+  request.set_parts(1);
+  ASSERT_OK(job.shard(0).WriteCheckpoint(request, clock_.Monotonic()));
+  ASSERT_OK(files_.Remove("root/step-1"));
+  request.set_phase(v1::WriteCheckpointRequest::WRITE);
+  EXPECT_FAILS(job.shard(0).WriteCheckpoint(request, clock_.Monotonic()), StatusCode::kUnavailable,
+               "no such folder");
+  EXPECT_OK(job.Checkpoint(0, "step-1"));
+}
+
 TEST_F(CheckpointTest, ComesBackWithAnotherNumberOfPartitions) {
   const SavedRows saved = Save(2, "step-1");
   ShardedJob job(From(TestJob(24), "step-1"), 3, files_, clock_);
