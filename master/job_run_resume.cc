@@ -21,6 +21,7 @@ v1::RunState JobRun::State() const {
   *state.mutable_position() = position_;
   state.set_last_checkpoint(last_checkpoint_);
   if (last_checkpoint_step_.has_value()) state.set_last_checkpoint_step(*last_checkpoint_step_);
+  state.set_last_checkpoint_due(!last_checkpoint_early_);
   state.set_stopping(stopping_);
   const bool to_checkpoint = phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite ||
                              phase_ == Phase::kMoving;
@@ -32,6 +33,7 @@ v1::RunState JobRun::State() const {
     state.mutable_writing()->set_step(writing_->step);
     state.mutable_writing()->set_next_push(writing_->next_push);
     state.mutable_writing()->set_best_before(writing_->best_before);
+    state.mutable_writing()->set_due(!writing_->early);
   }
   state.set_next_evaluation(next_evaluation_);
   state.set_copies_begun(copies_begun_);
@@ -108,6 +110,7 @@ void JobRun::Resume(const Now& now) {
   evaluations_.Set({status().evaluations().begin(), status().evaluations().end()});
   last_checkpoint_ = state.last_checkpoint();
   if (state.has_last_checkpoint_step()) last_checkpoint_step_ = state.last_checkpoint_step();
+  last_checkpoint_early_ = !state.last_checkpoint_due();
   next_evaluation_ = state.next_evaluation();
   copies_begun_ = state.copies_begun();
   due_ = FromProto(state.due());
@@ -146,7 +149,7 @@ void JobRun::Resume(const Now& now) {
                 .since = now.monotonic,
                 .best_before = state.writing().best_before(),
                 .folder = state.writing().folder(),
-                .early = true,  // or may be
+                .early = !state.writing().due(),
                 .work = {},
                 .ps_lost = false,
                 .sought = true};

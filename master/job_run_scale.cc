@@ -237,6 +237,7 @@ void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
                     .folder = by_checkpoint ? last_checkpoint_ : "",
                     .last_checkpoint = last_checkpoint_,
                     .last_checkpoint_step = last_checkpoint_step_,
+                    .last_checkpoint_early = last_checkpoint_early_,
                     .last_checkpoint_at = last_checkpoint_at_,
                     // Else a lost ps would have to read the logs of two generations.
                     .cut = checkpoint_due || (!by_checkpoint && Logged()),

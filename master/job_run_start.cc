@@ -28,6 +28,7 @@ void JobRun::FindOrOpen(const Now& now) {
     start_.set_step(position_.step());
     last_checkpoint_ = take_up.last_checkpoint;
     last_checkpoint_step_ = take_up.last_checkpoint_step;
+    last_checkpoint_early_ = take_up.last_checkpoint_early;
     return Open(now);
   }
   Enter(Phase::kFinding, now);

@@ -100,6 +100,7 @@ bool JobRun::EndAtBarrier(const Now& now) {
                         .folder = last_checkpoint_,
                         .last_checkpoint = last_checkpoint_,
                         .last_checkpoint_step = last_checkpoint_step_,
+                        .last_checkpoint_early = last_checkpoint_early_,
                         .last_checkpoint_at = last_checkpoint_at_,
                         .since = barrier_since_};
   const std::string message =

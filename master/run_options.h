@@ -30,6 +30,7 @@ struct TakeUp {
   // The job's last checkpoint; empty and nullopt: none yet.
   std::string last_checkpoint;
   std::optional<uint64_t> last_checkpoint_step;
+  bool last_checkpoint_early = true;  // or nobody knows
   absl::Duration last_checkpoint_at;
   // The checkpoint that the push logs of earlier generations begin at; nullopt: there are none.
   std::optional<std::string> log_origin = std::nullopt;
