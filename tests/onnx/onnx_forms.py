@@ -168,6 +168,23 @@ def constants_for_the_batch(n):
 
 
 @case()
+def one_number_for_the_batch_in_other_shapes(n):
+    """As views of torch.zeros and torch.ones, across the batch's axis and back."""
+    def filled(value, *dims):
+        return n.ConstantOfShape(n.Concat(*dims, axis=0), value=helper.make_tensor("v", TensorProto.FLOAT, [1], [value]))
+
+    rows = n.Reshape(filled(0.25, n.batch(), n.ints(FIELDS, DIM)), n.Concat(n.Mul(n.batch(), n.ints(FIELDS)), n.ints(DIM), axis=0))
+    back = n.Reshape(rows, n.ints(-1, FIELDS, DIM))
+    turned = n.Reshape(filled(0.5, n.ints(2), n.batch(), n.ints(DIM // 2)), n.ints(-1, 1, DIM))
+    whole = n.Reshape(n.Expand(n.ints(3), n.Concat(n.ints(DIM), n.batch(), axis=0)), n.ints(-1, 1, DIM))
+    state = n.Reshape(filled(0.0, n.batch(), n.ints(1, 6)), n.ints(1, -1, 6))
+    last = n.GRU(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 18, DIM), n.drawn(1, 18, 6), "", "", state, outputs=2, hidden_size=6,
+                 linear_before_reset=1)[1]
+    parts = n.Mul(n.Add(n.vectors, back), turned), n.Div(n.vectors, n.Cast(whole, to=TensorProto.FLOAT))
+    return n.Concat(n.Flatten(n.Add(*parts)), n.Flatten(n.Transpose(last, perm=[1, 0, 2])), axis=1)
+
+
+@case()
 def arithmetic_of_constants(n):
     width = n.Cast(n.Gather(n.Shape(n.vectors), n.int(2)), to=TensorProto.FLOAT)
     half = n.Constant(value_floats=[0.5, 2.0, 1.0])

@@ -1,5 +1,6 @@
 """Networks that cannot be read: REFUSED, by what the error says."""
 import numpy
+from onnx import numpy_helper
 
 import onnx_control_flow
 import onnx_functions
@@ -16,6 +17,9 @@ REFUSED = {
     **onnx_sequences.REFUSED,
     "that would mix samples": lambda n: n.Add(n.ReduceSum(n.dense, n.ints(1), keepdims=0), n.ReduceSum(n.dense, n.ints(1))),
     "export with the batch as dynamic axis": lambda n: n.Reshape(n.vectors, n.ints(BATCH, FIELDS * DIM)),
+    "the shape [batch * 4, 8] for [batch, 4, 8]: it would mix samples": lambda n: n.Reshape(
+        n.Expand(n.Constant(value=numpy_helper.from_array(numpy.arange(FIELDS * DIM, dtype=numpy.float32).reshape(1, FIELDS, DIM))),
+                 n.Concat(n.batch(), n.ints(1, 1), axis=0)), n.ints(-1, DIM)),
     "is the batch's": lambda n: n.Softmax(n.vectors, axis=0),
     "is the same for every sample": lambda n: n.Softmax(n.drawn(1, 4), axis=1),
     "which has 20480 numbers, above 16384": lambda n: n.MatMul(n.Concat(*[n.vectors] * 16, axis=2), n.Tanh(n.drawn(16 * DIM, 160))),

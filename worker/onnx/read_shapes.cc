@@ -164,6 +164,37 @@ std::pair<int64_t, int64_t> BeforeBatch(const std::vector<int64_t>& dims) {
   return {before, 0};
 }
 
+// Whether the value is one number everywhere, for every sample.
+bool IsOneNumber(const OnnxValue& value) {
+  const auto alike = [](const auto& numbers) {
+    return std::all_of(numbers.begin(), numbers.end(), [&](auto n) { return n == numbers[0]; });
+  };
+  return !value.CountsSamples() && !(value.floats.empty() && value.ints.empty()) &&
+         alike(value.floats) && alike(value.ints);
+}
+
+// Reshapes known numbers, whose dimensions have the batch, to `dims`, which FillIn gave.
+absl::Status ReshapeRepeated(OnnxValue& x, std::vector<int64_t> dims) {
+  const bool once = std::count_if(dims.begin(), dims.end(), IsBatch) == 1;
+  if (!once || BeforeBatch(dims) != BeforeBatch(x.dims)) {
+    // A number comes to be another sample's.
+    if (!IsOneNumber(x)) {
+      return absl::UnimplementedError(absl::StrCat("the shape ", DimsText(dims), " for ",
+                                                   DimsText(x.dims), ": it would mix samples"));
+    }
+    size_t size = 1;
+    for (const int64_t dim : dims) {
+      size *= static_cast<size_t>(KnownSize(dim));
+      if (size > 1 << 20) return absl::UnimplementedError("gives more than 2^20 numbers");
+    }
+    if (!x.floats.empty()) x.floats.assign(size, x.floats[0]);
+    if (!x.ints.empty()) x.ints.assign(size, x.ints[0]);
+    x.source.clear();
+  }
+  x.dims = std::move(dims);
+  return absl::OkStatus();
+}
+
 // The axes that an op names, in a tensor of `rank` axes.
 absl::StatusOr<std::vector<size_t>> Counted(const std::vector<int64_t>& axes, size_t rank) {
   std::vector<size_t> counted;
@@ -323,11 +354,11 @@ absl::Status ReadReshape(OnnxNodeReader& r) {
   }
   TESSERA_ASSIGN_OR_RETURN(dims, FillIn(std::move(dims), r.DimsOf(x), r.Int("allowzero", 0) != 0));
   if (!r.IsTensor(0)) {
-    if (x.HasBatch() && BeforeBatch(dims) != BeforeBatch(x.dims)) {
-      return absl::UnimplementedError(absl::StrCat("the shape ", DimsText(dims), " for ",
-                                                   DimsText(x.dims), ": it would mix samples"));
+    if (x.HasBatch()) {
+      TESSERA_RETURN_IF_ERROR(ReshapeRepeated(x, std::move(dims)));
+    } else {
+      x.dims = std::move(dims);
     }
-    x.dims = std::move(dims);
     r.Set(std::move(x));
     return absl::OkStatus();
   }
