@@ -1,6 +1,6 @@
 """Networks with functions of their own, as exporters write them for modules and onnxscript for its functions."""
 import numpy
-from onnx import AttributeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from onnx_network import DENSE, DIM, case
 
@@ -99,6 +99,29 @@ def heavy(n):
     return x
 
 
+def with_numbers_of_the_call(n):
+    def weighs(b, x):
+        for _ in range(70):
+            numbers = b.Constant()
+            b.given("value", AttributeProto.TENSOR, "numbers")
+            x = b.Add(x, b.ReduceMean(numbers, axes=[0]))
+        return x
+
+    n.function("weighs", ["x"], weighs, attributes=["numbers"])
+    return n.call("weighs", n.dense, numbers=numpy_helper.from_array(numpy.ones(1 << 20, dtype=numpy.float32)))
+
+
+def with_a_long_name_of_the_call(n):
+    def named(b, x):
+        for _ in range(70):
+            x = b.Tanh(x)
+        return x
+
+    n.function("named", ["x"], named)
+    n.nodes.append(helper.make_node("named", [n.dense], ["y" * (2 << 20)], domain="own"))
+    return n.Tanh("y" * (2 << 20))
+
+
 def of_an_unknown_op(n):
     n.function("odd", ["x"], lambda b, x: b.Erfinv(x))
     return n.call("odd", n.dense)
@@ -108,7 +131,9 @@ REFUSED = {
     'the function "own.again" is called within functions, 64 deep': calls_itself,
     'the function "own.branch" is called within functions, 64 deep': calls_itself_in_a_branch,
     "its functions, put in place, are more than 200000 nodes": doubles,
-    'the function "own.heavy" is called so often that its nodes': heavy,
+    'the function "own.heavy" brings what is put in the place of calls': heavy,
+    'the function "own.weighs" brings what is put in the place of calls': with_numbers_of_the_call,
+    'the function "own.named" brings what is put in the place of calls': with_a_long_name_of_the_call,
     'the function "own.one" has 1 inputs and 1 outputs, and a node that calls it 2 and 1': lambda n: called_with(n, [n.dense, n.dense]),
     'the function "own.one" is of opset 13, and the file of 17': lambda n: called_with(n, [n.dense], 13),
     'the function "own.same" gives "x", which it has not made': lambda n: (

@@ -15,7 +15,8 @@ namespace tessera::worker {
 namespace {
 
 constexpr int kMostNodes = 200'000;
-constexpr size_t kMostCalledBytes = 256 << 20;  // of nodes of a function, beyond its first call
+// Of what functions become, beyond the nodes of their first calls: those the file has, too.
+constexpr size_t kMostMadeBytes = 256 << 20;
 constexpr size_t kMostDepth = 64;
 
 // Fields that are newer than Debian's messages.
@@ -74,30 +75,38 @@ class Call {
   // An output of the function that is its input, or an output before; empty: there is none.
   const std::string& not_made() const { return not_made_; }
 
-  // The function's nodes, of the caller's names and attributes.
-  onnx::GraphProto Body(const onnx::FunctionProto& function) const {
+  // The function's nodes, of the caller's names and attributes, whose bytes are added to `bytes`.
+  // Unfinished where these come to be more than kMostMadeBytes.
+  onnx::GraphProto Body(const onnx::FunctionProto& function, size_t& bytes) const {
     onnx::GraphProto body;
     *body.mutable_node() = function.node();
-    RenameAll(body, [this](std::string& name) {
-      if (name.empty()) return;
+    RenameAll(body, [&](std::string& name) {
+      if (name.empty() || bytes > kMostMadeBytes) return;
       const auto known = names_.find(name);
       name = known != names_.end() ? known->second : absl::StrCat(prefix_, "/", name);
+      bytes += name.size();
     });
-    TakeAttributes(body);
+    TakeAttributes(body, bytes);
     return body;
   }
 
  private:
-  void TakeAttributes(onnx::GraphProto& graph) const {
+  void TakeAttributes(onnx::GraphProto& graph, size_t& bytes) const {
     for (onnx::NodeProto& node : *graph.mutable_node()) {
-      if (!node.name().empty()) node.set_name(absl::StrCat(prefix_, "/", node.name()));
+      if (bytes > kMostMadeBytes) return;
+      if (!node.name().empty()) {
+        node.set_name(absl::StrCat(prefix_, "/", node.name()));
+        bytes += node.name().size();
+      }
       google::protobuf::RepeatedPtrField<onnx::AttributeProto> attributes;
       for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
         if (attribute.ref_attr_name().empty()) {
-          if (attribute.has_g()) TakeAttributes(*attribute.mutable_g());
+          if (attribute.has_g()) TakeAttributes(*attribute.mutable_g(), bytes);
           *attributes.Add() = std::move(attribute);
         } else if (const auto given = attributes_.find(attribute.ref_attr_name());
                    given != attributes_.end()) {
+          bytes += given->second.ByteSizeLong();
+          if (bytes > kMostMadeBytes) return;
           *attributes.Add() = given->second;
           attributes.rbegin()->set_name(attribute.name());
         }
@@ -172,9 +181,11 @@ class Inliner {
                                                    "; expected one for both"));
     }
     if (!called_.insert(&function).second) bytes_ += function.ByteSizeLong();
-    if (bytes_ > kMostCalledBytes) {
-      return wrong("is called so often that its nodes, put in place, take more than 256 MiB");
-    }
+    const auto too_large = [&] {
+      return wrong("brings what is put in the place of calls, with the names and attributes that ",
+                   "these give, to more than ", kMostMadeBytes >> 20, " MiB");
+    };
+    if (bytes_ > kMostMadeBytes) return too_large();
     std::map<std::string, onnx::AttributeProto> defaults;
     for (const std::string& bytes : NewField(function.unknown_fields(), kDefaultsOfFunction)) {
       onnx::AttributeProto attribute;
@@ -185,7 +196,8 @@ class Inliner {
     if (!call.not_made().empty()) {
       return wrong("gives \"", call.not_made(), "\", which it has not made, or gives it twice");
     }
-    onnx::GraphProto body = call.Body(function);
+    onnx::GraphProto body = call.Body(function, bytes_);
+    if (bytes_ > kMostMadeBytes) return too_large();
     for (onnx::NodeProto& inner : *body.mutable_node()) {
       TESSERA_RETURN_IF_ERROR(Add(std::move(inner), depth + 1, graph));
     }
@@ -196,7 +208,7 @@ class Inliner {
   std::map<std::string, const onnx::FunctionProto*> functions_;
   int nodes_ = 0;
   std::set<const onnx::FunctionProto*> called_;
-  size_t bytes_ = 0;  // of calls of these
+  size_t bytes_ = 0;  // of all calls, as kMostMadeBytes bounds them
 };
 
 }  // namespace
