@@ -23,6 +23,8 @@ REFUSED = {
     "is the batch's": lambda n: n.Softmax(n.vectors, axis=0),
     "is the same for every sample": lambda n: n.Softmax(n.drawn(1, 4), axis=1),
     "which has 20480 numbers, above 16384": lambda n: n.MatMul(n.Concat(*[n.vectors] * 16, axis=2), n.Tanh(n.drawn(16 * DIM, 160))),
+    "takes place 4 of each sample's 4; expected -4 to 3": lambda n: n.GatherElements(
+        n.vectors, n.Expand(n.ints(4), n.Concat(n.batch(), n.ints(1, DIM), axis=0)), axis=1),
     "; expected the same sizes along all other axes": lambda n: n.GatherElements(
         n.vectors, n.Expand(n.ints(1), n.Concat(n.batch(), n.ints(2, DIM - 1), axis=0)), axis=1),
     "its weights [3, 5] do not fit": lambda n: n.MatMul(n.vectors, n.Tanh(n.drawn(3, 5))),

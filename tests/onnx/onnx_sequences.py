@@ -123,6 +123,14 @@ def several_of_each_by_an_index_of_each_axis(n):
 
 
 @case()
+def known_places_by_an_index_of_each_axis(n):
+    """x[arange, -2] and x[arange, 1]: of each axis a negative one counts from the end."""
+    samples = n.Unsqueeze(counted(n), n.ints(1))
+    chosen = [n.GatherND(n.history, n.Concat(samples, n.Expand(n.ints(place), n.Shape(samples)), axis=1)) for place in (-2, 1)]
+    return n.Concat(*chosen, axis=1)
+
+
+@case()
 def lengths_as_floats(n):
     n.lengths_type = TensorProto.FLOAT
     root = n.Cast(n.Mul(n.Sqrt(n.Add(n.lengths, n.float(0.5))), n.float(-1.75)), to=TensorProto.INT64)  # rounds towards 0
@@ -196,9 +204,24 @@ REFUSED = {
     "max is no constant number": lambda n: n.Clip(n.lengths, "", n.Gather(n.Shape(n.history), n.int(0), axis=0)),
     "indices that count samples by 4, each of which has 5 places": lambda n: n.Gather(
         n.Reshape(n.history, n.ints(-1, DIM)), n.Mul(counted(n), n.ints(4)), axis=0),
+    "(Gather): takes place -1 of each sample's 5; expected 0 to 4": lambda n: known_place(n, n.ints(-1)),
+    "(Gather): takes place 5 of each sample's 5; expected 0 to 4": lambda n: known_place(n, n.ints(PLACES)),
+    "(GatherND): takes place -6 of each sample's 5; expected -5 to 4": lambda n: n.GatherND(n.history, n.Concat(
+        n.Unsqueeze(counted(n), n.ints(1)), n.Expand(n.ints(-PLACES - 1), n.Concat(n.batch(), n.ints(1), axis=0)), axis=1)),
     "counts the samples of a batch": lambda n: n.Add(n.lengths, counted(n)),
     'input "lengths" is [batch, 2] in the file, the job\'s data gives [batch, 1] or [batch]': lambda n: two_columns(n),
 }
+
+
+def places_of_both_axes_as_one(n, before, behind):
+    """x[arange, last + before] and x[arange, last + behind], side by side."""
+    flat = n.Reshape(n.Add(n.history, n.drawn(DIM)), n.ints(-1, DIM))
+    index = n.Add(n.Mul(counted(n), n.ints(PLACES)), last(n))
+    return n.Concat(*[n.Gather(flat, n.Add(index, n.ints(more)), axis=0) for more in (before, behind)], axis=1)
+
+
+def known_place(n, place):
+    return n.Gather(n.Reshape(n.history, n.ints(-1, DIM)), n.Add(n.Mul(counted(n), n.ints(PLACES)), place), axis=0)
 
 
 def two_columns(n):

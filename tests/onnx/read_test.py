@@ -151,6 +151,16 @@ class Reads(unittest.TestCase):
         self.read()
         self.expect(folder, expected)
 
+    def test_places_that_samples_compute_are_their_own(self):
+        """Where onnxruntime would take those of the samples before and behind."""
+        network, like = Network(17), Network(17)
+        last = onnx_sequences.places_of_both_axes_as_one(like, 0, 0)
+        _, expected = self.whole(like, like.Mul(last, like.numbers(numpy.repeat([1, 0], DIM).astype(numpy.float32))))
+        chosen = onnx_sequences.places_of_both_axes_as_one(network, -PLACES, PLACES)
+        onnx.save(network.model(network.MatMul(chosen, network.drawn(2 * DIM, 1, scale=1.0))), self.folder("own") / "model.onnx")
+        self.read()
+        self.expect(self.root / "own", expected)
+
     def test_damaged_files_are_errors(self):
         random = numpy.random.default_rng(3)
         for name, opset, build in CASES:

@@ -352,9 +352,13 @@ bool CountsSamples(const OnnxNodeReader& r);
 // none of those that only lead to an index of the batch's axis.
 absl::Status ReadCounted(OnnxNodeReader& r, OnnxRead read);
 
-// Gathers by indices that samples compute (read_chosen.cc): of data [batch, size, ...] and indices
-// [batch, places...] the places [batch, places..., ...]. UNIMPLEMENTED: they have other forms, or
-// too many numbers to choose from.
+// Gathers by indices that samples may compute (read_chosen.cc).
+//
+// INVALID_ARGUMENT: one that is known when the file is read is below `least`, or not below `size`.
+absl::Status CheckPlaces(const OnnxValue& indices, int64_t least, int64_t size);
+// Of data [batch, size, ...] and indices [batch, places...] the places [batch, places..., ...].
+// INVALID_ARGUMENT: known ones are not from -size to size - 1; UNIMPLEMENTED: they have other
+// forms, or too many numbers to choose from.
 absl::StatusOr<OnnxValue> ChosenBySample(OnnxNodeReader& r, const OnnxValue& data,
                                          const OnnxValue& indices);
 absl::Status ReadGatherElements(OnnxNodeReader& r);

@@ -66,6 +66,15 @@ onnx::GraphProto Chosen(int64_t axis, int64_t size, size_t rank, int64_t opset) 
 
 }  // namespace
 
+absl::Status CheckPlaces(const OnnxValue& indices, int64_t least, int64_t size) {
+  for (const int64_t place : indices.ints) {
+    if (place >= least && place < size) continue;
+    return absl::InvalidArgumentError(absl::StrCat("takes place ", place, " of each sample's ",
+                                                   size, "; expected ", least, " to ", size - 1));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<OnnxValue> ChosenBySample(OnnxNodeReader& r, const OnnxValue& data,
                                          const OnnxValue& indices) {
   const std::vector<int64_t> from = r.DimsOf(data), to = r.DimsOf(indices);
@@ -78,6 +87,7 @@ absl::StatusOr<OnnxValue> ChosenBySample(OnnxNodeReader& r, const OnnxValue& dat
         "indices ", DimsText(to), " of ", DimsText(from),
         "; expected both to begin with the batch, and at most 2^20 numbers to choose from"));
   }
+  TESSERA_RETURN_IF_ERROR(CheckPlaces(indices, -from[1], from[1]));
   OnnxValue apart = data, wanted = indices;
   for (size_t k = 1; k < to.size(); ++k) {
     TESSERA_ASSIGN_OR_RETURN(apart, r.AlongAxis("Unsqueeze", 1, {apart}));
@@ -108,6 +118,7 @@ absl::Status ReadGatherElements(OnnxNodeReader& r) {
         "indices ", DimsText(to), " of ", DimsText(from), ", axis ", axis,
         "; expected the same sizes along all other axes, and at most 2^20 numbers to choose from"));
   }
+  TESSERA_RETURN_IF_ERROR(CheckPlaces(indices, -from[axis], from[axis]));
   const auto at = static_cast<int64_t>(axis);
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue apart, r.AlongAxis("Unsqueeze", at, {data}));
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue wanted, r.AlongAxis("Unsqueeze", at + 1, {indices}));

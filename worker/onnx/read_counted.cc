@@ -90,6 +90,8 @@ absl::Status ReadOfOneAxis(OnnxNodeReader& r) {
                                                  r.DimsOf(x)[1], " places"));
   }
   indices.per_sample = 0;
+  // A negative one is of the sample before.
+  TESSERA_RETURN_IF_ERROR(CheckPlaces(indices, 0, r.DimsOf(x)[1]));
   TESSERA_ASSIGN_OR_RETURN(OnnxValue chosen, ChosenBySample(r, x, indices));
   r.Set(std::move(chosen));
   return absl::OkStatus();
