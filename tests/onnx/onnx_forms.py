@@ -185,6 +185,15 @@ def one_number_for_the_batch_in_other_shapes(n):
 
 
 @case()
+def constants_for_the_rows_of_the_batch(n):
+    """As PyTorch's attention makes one of a mask: one number for the batch and the heads, which share an axis."""
+    rows = n.Reshape(n.vectors, n.ints(-1, DIM))
+    ones = n.ConstantOfShape(n.Shape(rows), value=helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]))
+    beside = n.Expand(n.drawn(1, 2), n.Concat(n.Mul(n.batch(), n.ints(FIELDS)), n.ints(2), axis=0))
+    return n.Reshape(n.Concat(n.Where(n.Greater(rows, n.float(0)), n.Tanh(rows), ones), beside, axis=1), n.ints(-1, FIELDS, DIM + 2))
+
+
+@case()
 def arithmetic_of_constants(n):
     width = n.Cast(n.Gather(n.Shape(n.vectors), n.int(2)), to=TensorProto.FLOAT)
     half = n.Constant(value_floats=[0.5, 2.0, 1.0])

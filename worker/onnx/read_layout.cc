@@ -211,21 +211,31 @@ absl::StatusOr<Tensor> OnnxNodeReader::Materialize(size_t i, const std::vector<i
 }
 
 absl::StatusOr<OnnxValue> OnnxNodeReader::Repeated(size_t i, const std::vector<int64_t>& dims) {
+  const auto batch = std::find_if(dims.begin(), dims.end(), IsBatch);
+  if (std::count_if(dims.begin(), dims.end(), IsBatch) != 1 ||
+      (BatchFactor(*batch) != 1 && in(i).CountsSamples())) {
+    return absl::UnimplementedError(absl::StrCat("a constant ", DimsText(dims)));
+  }
   OnnxValue value;
-  std::vector<int64_t> sample;
+  std::vector<int64_t> known, sample;
   for (const int64_t dim : dims) {
-    if (IsBatch(dim) && BatchFactor(dim) != 1) {
-      return absl::UnimplementedError(absl::StrCat("a constant ", DimsText(dims)));
+    Axes& group = value.axes.emplace_back();
+    if (IsBatch(dim)) group.push_back(0);
+    if (dim == BatchTimes(1) && dims.size() > 1) continue;
+    known.push_back(KnownSize(dim));
+    sample.push_back(BatchFactor(dim));
+    group.push_back(static_cast<int>(sample.size()));
+  }
+  TESSERA_ASSIGN_OR_RETURN(value.tensor, Materialize(i, known));
+  if (sample != known) {  // all that shares the batch's axis has the same numbers
+    const auto numbers = static_cast<int64_t>(shape(value.tensor).floats());
+    if (numbers * BatchFactor(*batch) > 1 << 20) {
+      return absl::UnimplementedError(
+          absl::StrCat("a constant ", DimsText(dims), ", which has more than 2^20 numbers"));
     }
-    value.axes.emplace_back();
-    if (!IsBatch(dim)) sample.push_back(dim);
-    value.axes.back().push_back(IsBatch(dim) ? 0 : static_cast<int>(sample.size()));
+    sample.insert(sample.begin(), 0);
+    value.tensor = Layer("Expand", {value.tensor}, Options().Set("shape", sample));
   }
-  if (sample.empty()) {
-    sample.push_back(1);
-    value.axes[0].push_back(1);
-  }
-  TESSERA_ASSIGN_OR_RETURN(value.tensor, Materialize(i, sample));
   return value;
 }
 
