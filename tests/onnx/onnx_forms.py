@@ -177,7 +177,7 @@ def one_number_for_the_batch_in_other_shapes(n):
     back = n.Reshape(rows, n.ints(-1, FIELDS, DIM))
     turned = n.Reshape(filled(0.5, n.ints(2), n.batch(), n.ints(DIM // 2)), n.ints(-1, 1, DIM))
     whole = n.Reshape(n.Expand(n.ints(3), n.Concat(n.ints(DIM), n.batch(), axis=0)), n.ints(-1, 1, DIM))
-    state = n.Reshape(filled(0.0, n.batch(), n.ints(1, 6)), n.ints(1, -1, 6))
+    state = n.Reshape(filled(0.5, n.batch(), n.ints(1, 6)), n.ints(1, -1, 6))
     last = n.GRU(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 18, DIM), n.drawn(1, 18, 6), "", "", state, outputs=2, hidden_size=6,
                  linear_before_reset=1)[1]
     parts = n.Mul(n.Add(n.vectors, back), turned), n.Div(n.vectors, n.Cast(whole, to=TensorProto.FLOAT))

@@ -123,6 +123,7 @@ absl::StatusOr<Tensor> OnnxRecurrence::First(const Direction& direction, size_t 
     const std::vector<int64_t> shape = {units_};
     return r_.Layer("Constant", {}, Options().Set("shape", shape).Set("value", 0.0));
   }
+  if (r_.in(i).HasBatch()) TESSERA_RETURN_IF_ERROR(r_.TensorIn(i).status());
   const OnnxValue place = OnnxValue::OfInt(static_cast<int64_t>(direction.number));
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue first,
                            r_.AlongAxis("Gather", batch_first_ ? 1 : 0, {r_.in(i), place}));
