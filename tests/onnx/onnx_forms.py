@@ -194,6 +194,20 @@ def constants_for_the_rows_of_the_batch(n):
 
 
 @case()
+def copies_for_the_batch(n):
+    """As torch.repeat has a token, and places that tell rows of a table."""
+    once = n.Tile(n.Tanh(n.drawn(1, 2, DIM)), n.Concat(n.batch(), n.ints(1, 1), axis=0))
+    table, line, one = n.drawn(FIELDS, DIM), n.ints(*range(FIELDS)), n.ints(1)
+    copies = n.Tile(n.Unsqueeze(line, n.ints(0)), n.Concat(n.batch(), one, axis=0))
+    placed = n.Add(n.vectors, n.Gather(table, copies, axis=0))
+    expanded = n.Gather(n.Tanh(table), n.Expand(n.Unsqueeze(line, n.ints(1)), n.Concat(one, n.batch(), axis=0)), axis=0)
+    known = n.Gather(n.Constant(value=numpy_helper.from_array(numpy.linspace(0, 1, 6, dtype=numpy.float32))), copies, axis=0)
+    weighed = n.Mul(n.vectors, n.Unsqueeze(n.Tile(known, n.ints(1, 1)), n.ints(2)))
+    alike = n.Gather(table, n.Expand(n.ints(2), n.batch()), axis=0)
+    return n.Concat(once, placed, n.Transpose(expanded, perm=[1, 0, 2]), weighed, n.Unsqueeze(alike, one), axis=1)
+
+
+@case()
 def arithmetic_of_constants(n):
     width = n.Cast(n.Gather(n.Shape(n.vectors), n.int(2)), to=TensorProto.FLOAT)
     half = n.Constant(value_floats=[0.5, 2.0, 1.0])

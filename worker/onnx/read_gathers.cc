@@ -182,14 +182,26 @@ absl::Status ReadConcat(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
+// The same places for every sample may be repeated for the batch, of what has none.
 absl::Status ReadGather(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> indices, r.IntsIn(1));
-  const std::vector<int64_t> dims = r.in(1).dims;
+  std::vector<int64_t> dims = r.in(1).dims, indices = r.in(1).ints;
+  const auto batch = std::find(dims.begin(), dims.end(), BatchTimes(1));
+  const auto batch_at = static_cast<size_t>(batch - dims.begin());
+  const bool for_batch = r.in(1).kind == Kind::kInts && batch != dims.end() &&
+                         std::count_if(dims.begin(), dims.end(), IsBatch) == 1 &&
+                         (r.IsTensor(0) ? r.in(0).IsUnbatched() : !r.in(0).HasBatch());
+  if (for_batch) {
+    *batch = 1;
+    if (r.in(0).trained) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(0));
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(indices, r.IntsIn(1));
+  }
   if (IsKnown(r)) {
     OnnxValue known = r.in(0);
     TESSERA_ASSIGN_OR_RETURN(const size_t axis, KnownAxis(r.Int("axis", 0), known));
     TESSERA_ASSIGN_OR_RETURN(indices, Checked(std::move(indices), known.dims[axis]));
     known = TakenOfKnown(known, axis, indices);
+    if (for_batch) dims[batch_at] = BatchTimes(1);
     const auto at = known.dims.erase(known.dims.begin() + static_cast<int64_t>(axis));
     known.dims.insert(at, dims.begin(), dims.end());
     r.Set(std::move(known));
@@ -200,6 +212,7 @@ absl::Status ReadGather(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(indices, Checked(std::move(indices), r.DimsOf(x)[axis]));
   Take(r, x, axis, indices);
   if (dims.size() != 1) SplitAxis(r, x, axis, dims);
+  if (for_batch) x.axes[axis + batch_at].insert(x.axes[axis + batch_at].begin(), 0);
   r.Set(std::move(x));
   return absl::OkStatus();
 }
@@ -436,24 +449,37 @@ absl::Status ReadPad(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// Repeats axes whole, one copy after another.
+// Repeats axes whole, one copy after another; those of a constant also to the batch.
 absl::Status ReadTile(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  const bool known = r.in(0).kind == Kind::kInts && !r.in(0).HasBatch();
+  OnnxValue x = r.in(0);
+  if (!known) {
+    TESSERA_ASSIGN_OR_RETURN(x, r.TensorIn(0));
+  }
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> times, r.IntsIn(1));
-  if (times.size() != x.axes.size()) {
+  const std::vector<int64_t> dims = r.DimsOf(x);
+  if (times.size() != dims.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(times.size(), " repeats for ", x.axes.size(), " axes"));
+        absl::StrCat(times.size(), " repeats for ", dims.size(), " axes"));
   }
   for (size_t k = 0; k < times.size(); ++k) {
     if (times[k] == 1) continue;
-    TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(static_cast<int64_t>(k), x));
-    const int64_t size = r.DimsOf(x)[axis];
-    if (times[k] < 1 || times[k] > (1 << 20) / size) {
-      return absl::UnimplementedError(absl::StrCat(times[k], " times ", size));
+    const bool no_batch = known ? !x.HasBatch() : x.IsUnbatched();
+    if (no_batch && times[k] == BatchTimes(1) && dims[k] == 1) {
+      if (known) x.dims[k] = times[k];
+      if (!known) x.axes[k].insert(x.axes[k].begin(), 0);
+      continue;
+    }
+    if (!known) TESSERA_RETURN_IF_ERROR(r.SampleAxis(static_cast<int64_t>(k), x).status());
+    const int64_t all = known ? static_cast<int64_t>(x.ints.size()) : dims[k];
+    if (times[k] < 1 || all < 1 || times[k] > (1 << 20) / all) {
+      return absl::UnimplementedError(
+          absl::StrCat("repeats ", DimsText(times), " of ", DimsText(dims)));
     }
     std::vector<int64_t> indices;
-    for (int64_t i = 0; i < times[k] * size; ++i) indices.push_back(i % size);
-    Take(r, x, axis, indices);
+    for (int64_t i = 0; i < times[k] * dims[k]; ++i) indices.push_back(i % dims[k]);
+    if (!known) Take(r, x, k, indices);
+    if (known) x = TakenOfKnown(x, k, indices);
   }
   r.Set(std::move(x));
   return absl::OkStatus();
