@@ -208,6 +208,17 @@ def copies_for_the_batch(n):
 
 
 @case()
+def triangles_of_samples(n):
+    products = n.MatMul(n.vectors, n.Transpose(n.vectors, perm=[0, 2, 1]))
+    places = n.Tile(n.ints(1), n.ints(3))
+    below = n.Trilu(n.Transpose(products, perm=[0, 2, 1]), n.int(-1), upper=0)
+    wide = n.Trilu(n.Reshape(n.vectors, n.ints(-1, 2, 2, DIM)), n.int(2))
+    signs = n.Trilu(n.Cast(n.Greater(products, n.float(0)), to=TensorProto.INT64), upper=0)
+    whole = n.Mul(n.Cast(n.Trilu(n.Expand(places, n.ints(3, 3))), to=TensorProto.FLOAT), n.Unsqueeze(n.dense, n.ints(1)))
+    return n.Concat(*[n.Flatten(part) for part in (below, wide, n.Mul(products, n.Cast(signs, to=TensorProto.FLOAT)), whole)], axis=1)
+
+
+@case()
 def arithmetic_of_constants(n):
     width = n.Cast(n.Gather(n.Shape(n.vectors), n.int(2)), to=TensorProto.FLOAT)
     half = n.Constant(value_floats=[0.5, 2.0, 1.0])

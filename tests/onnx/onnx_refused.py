@@ -24,6 +24,7 @@ REFUSED = {
     "a constant [batch * 2097152], which has more than 2^20 numbers": lambda n: n.Add(
         n.Reshape(n.dense, n.ints(-1)), n.ConstantOfShape(n.Mul(n.batch(), n.ints(2 << 20)))),
     "repeats [1, batch, 1] of [batch, 4, 8]": lambda n: n.Tile(n.vectors, n.Concat(n.ints(1), n.batch(), n.ints(1), axis=0)),
+    "of [batch, 3]: it would mix samples": lambda n: n.Trilu(n.dense),
     "is the batch's": lambda n: n.Softmax(n.vectors, axis=0),
     "is the same for every sample": lambda n: n.Softmax(n.drawn(1, 4), axis=1),
     "which has 20480 numbers, above 16384": lambda n: n.MatMul(n.Concat(*[n.vectors] * 16, axis=2), n.Tanh(n.drawn(16 * DIM, 160))),

@@ -143,8 +143,9 @@ size_t KnownBroadcast::PlaceIn(const OnnxValue& value, size_t i) const {
 
 // Zeros below the diagonal, or above it.
 absl::Status ReadTrilu(OnnxNodeReader& r) {
-  if (r.in(0).kind != Kind::kFloats || r.in(0).trained || r.in(0).dims.size() < 2) {
-    return absl::UnimplementedError("expected a matrix of constants");
+  const std::vector<int64_t> dims = r.DimsOf(r.in(0));
+  if (dims.size() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat("of ", DimsText(dims), "; expected matrices"));
   }
   int64_t diagonal = 0;
   if (r.Has(1)) {
@@ -152,15 +153,37 @@ absl::Status ReadTrilu(OnnxNodeReader& r) {
     if (number.size() != 1) return absl::InvalidArgumentError("its diagonal is not one number");
     diagonal = number[0];
   }
-  OnnxValue x = r.in(0);
-  const int64_t columns = KnownSize(x.dims.back()), rows = KnownSize(x.dims[x.dims.size() - 2]);
+  const int64_t columns = KnownSize(dims.back()), rows = KnownSize(dims[dims.size() - 2]);
+  if (IsBatch(dims.back()) || IsBatch(dims[dims.size() - 2])) {
+    return absl::UnimplementedError(absl::StrCat("of ", DimsText(dims), ": it would mix samples"));
+  }
   const bool upper = r.Int("upper", 1) != 0;
-  for (size_t i = 0; i < x.floats.size(); ++i) {
+  const auto stays = [&](size_t i) {
     const int64_t row = static_cast<int64_t>(i) / columns % rows;
     const int64_t beyond = static_cast<int64_t>(i) % columns - row - diagonal;
-    if (upper ? beyond < 0 : beyond > 0) x.floats[i] = 0;
+    return upper ? beyond >= 0 : beyond <= 0;
+  };
+  if (!r.IsTensor(0) && !r.in(0).trained) {
+    OnnxValue x = r.in(0);
+    for (size_t i = 0; i < x.floats.size(); ++i) x.floats[i] = stays(i) ? x.floats[i] : 0;
+    for (size_t i = 0; i < x.ints.size(); ++i) x.ints[i] = stays(i) ? x.ints[i] : 0;
+    x.source.clear();
+    r.Set(std::move(x));
+    return absl::OkStatus();
   }
-  x.source.clear();
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  if (rows * columns > 1 << 20) return absl::UnimplementedError("of more than 2^20 numbers");
+  r.LastAxis(x, dims.size() - 2);
+  std::vector<int64_t> shape(r.shape(x.tensor).rank(), 1);
+  shape.back() = rows * columns;
+  google::protobuf::Struct options = Options().Set("shape", shape);
+  auto* list = (*options.mutable_fields())["value"].mutable_list_value();
+  for (size_t i = 0; i < static_cast<size_t>(shape.back()); ++i) {
+    list->add_values()->set_number_value(stays(i) ? 1 : 0);
+  }
+  const Tensor part = r.Layer("Constant", {}, std::move(options));
+  x.tensor = r.Layer("Where", {part, x.tensor, NumberBeside(r, x.tensor, 0)});
+  r.SplitLast(x, dims.size() - 2, {rows, columns});
   r.Set(std::move(x));
   return absl::OkStatus();
 }
