@@ -99,6 +99,25 @@ class FeatureTokens(Module):
         return self.layer(torch.cat([self.token.expand(dense.shape[0], 1, -1), numbers, vectors], 1))[:, 0]
 
 
+class PaddedSequence(Module):
+    """Behind a token, with rows of places, and a mask that hides what is padding or comes later."""
+
+    WIDE = 2 * DIM
+
+    def make(self):
+        self.token, self.places = nn.Parameter(torch.randn(1, 1, DIM)), nn.Embedding(FIELDS + 1, DIM)
+        self.layer, self.query = nn.TransformerEncoderLayer(DIM, 2, 16, batch_first=True), nn.Linear(DIM, DIM)
+
+    def body(self, dense, vectors):
+        batch = vectors.size(0)
+        x = torch.cat([self.token.repeat(batch, 1, 1), vectors], 1)
+        x = x + self.places(torch.arange(FIELDS + 1).unsqueeze(0).expand(batch, -1))
+        padding = torch.cat([torch.zeros(batch, 1, dtype=torch.bool), vectors[:, :, 0] > 1], 1)
+        seen = torch.tril((~padding).unsqueeze(1).expand(-1, FIELDS + 1, -1))
+        scores = (self.query(x) @ x.transpose(1, 2)).masked_fill(~seen, -1e9)
+        return torch.cat([self.layer(x, src_key_padding_mask=padding)[:, 0], (torch.softmax(scores, -1) @ x)[:, -1]], 1)
+
+
 class Gru(Fields):
     def make(self):
         self.cell = nn.GRU(DIM, DIM, batch_first=True)
@@ -441,7 +460,7 @@ class OwnPlaces(Module):
         return torch.cat([dense, vectors[samples, place], vectors[samples[:, None], both].flatten(1), by_gather], 1)
 
 
-MODULES = (MultiHeadAttention, EncoderLayer, Encoder, ScaledDotProduct, MaskedAttention, FeatureTokens, Gru, LastOfGru, GruBothWays, Lstm,
-           LstmBothWays, PoolingByAttention, Towers, Cosine, PairsByIndex, CrossExperts, HeadsOfForms, LayerOfEachField, Experts,
-           LogarithmicNeurons, Convolutions, Windows, Decoder, Normalizations, Gates, Powers, Moments, Choices, Periodic, WeightNorm, Mixture,
-           Prototypes, LowRank, Tied, WeighedPairs, Bins, BatchInAShape, OwnPlaces)
+MODULES = (MultiHeadAttention, EncoderLayer, Encoder, ScaledDotProduct, MaskedAttention, FeatureTokens, PaddedSequence, Gru, LastOfGru,
+           GruBothWays, Lstm, LstmBothWays, PoolingByAttention, Towers, Cosine, PairsByIndex, CrossExperts, HeadsOfForms,
+           LayerOfEachField, Experts, LogarithmicNeurons, Convolutions, Windows, Decoder, Normalizations, Gates, Powers, Moments,
+           Choices, Periodic, WeightNorm, Mixture, Prototypes, LowRank, Tied, WeighedPairs, Bins, BatchInAShape, OwnPlaces)
