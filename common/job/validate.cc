@@ -217,7 +217,7 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
   if (request.output().empty()) {
     return Wrong("output", "missing; expected the file to write predictions to");
   }
-  return validate::Path(request.output(), "output");
+  return validate::NewFile(request.output(), "output");
 }
 
 }  // namespace tessera

@@ -26,8 +26,10 @@ constexpr float kMostSize = 1e6;
 absl::Status Values(const google::protobuf::Message& message, const std::string& path);
 // Whether `name` has 1 .. 63 characters, each a letter, a digit, '_' or '-'.
 bool IsName(absl::string_view name);
-// Checks that `file` is relative and without "..".
+// Checks that `file` is relative, without ".." and without zero bytes.
 absl::Status Path(const std::string& file, const std::string& path);
+// Checks besides that a file can be made there.
+absl::Status NewFile(const std::string& file, const std::string& path);
 absl::Status Optimizer(bool present, const v1::OptimizerSpec& optimizer, const std::string& path);
 
 // Checks that there is a sparse column `name`, by which `who` groups samples.

@@ -27,8 +27,9 @@ absl::Status Text(const std::string& text, const std::string& path) {
   if (text.size() > kMaxTextBytes) {
     return Wrong(path, "found a text of ", text.size(), " bytes; expected at most ", kMaxTextBytes);
   }
-  if (text.find('\0') != std::string::npos) return Wrong(path, "holds a zero byte");
-  return absl::OkStatus();
+  const size_t zero = text.find('\0');
+  if (zero == std::string::npos) return absl::OkStatus();
+  return Wrong(path, "found a zero byte at byte ", zero, "; expected none");
 }
 
 absl::Status Option(const google::protobuf::Value& value, const std::string& path, int depth) {
@@ -135,6 +136,7 @@ bool IsName(absl::string_view name) {
 }
 
 absl::Status Path(const std::string& file, const std::string& path) {
+  TESSERA_RETURN_IF_ERROR(Text(file, path));
   if (file.empty()) return Wrong(path, "empty; expected a path");
   if (file[0] == '/') {
     return Wrong(path, "found the absolute path '", file,
@@ -145,6 +147,29 @@ absl::Status Path(const std::string& file, const std::string& path) {
     if (part == "..") {
       return Wrong(path, "found '", file, "'; '..' may not lead out of the root folder");
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NewFile(const std::string& file, const std::string& path) {
+  TESSERA_RETURN_IF_ERROR(Path(file, path));
+  constexpr size_t kMaxName = 255;  // of Linux
+  // PredictionParts and PredictionFile add up to 104 bytes to the file's own.
+  constexpr size_t kMaxFileName = 150;
+  if (file.back() == '/') {
+    return Wrong(path, "found '", file, "'; expected a file's path, without '/' at its end");
+  }
+  const std::vector<absl::string_view> parts = absl::StrSplit(file, '/');
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] == ".") {
+      return Wrong(path, "found '", file, "'; expected a path without a part '.'");
+    }
+    const bool last = i + 1 == parts.size();
+    const size_t most = last ? kMaxFileName : kMaxName;
+    if (parts[i].size() <= most) continue;
+    return Wrong(path, "found the name '", parts[i].substr(0, 50), "...' of ", parts[i].size(),
+                 " bytes; expected at most ", most,
+                 last ? ", since more is added to it while the file is written" : "");
   }
   return absl::OkStatus();
 }

@@ -113,6 +113,37 @@ TEST(ValidateSubmit, AsksPredictionsForACheckpointAnOutputAndATestSplit) {
   EXPECT_THAT(std::string(ValidateSubmit(request).message()), StartsWith("workers: "));
 }
 
+TEST(ValidateSubmit, RefusesAnOutputThatNoFileCanHave) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = GoodSpec();
+  request.set_task(v1::PREDICT);
+  request.mutable_spec()->mutable_start()->set_checkpoint("job/best");
+  request.mutable_spec()->mutable_data()->mutable_test()->add_files("test.csv");
+  const auto message = [&request](const std::string& output) {
+    request.set_output(output);
+    return std::string(ValidateSubmit(request).message());
+  };
+  const std::string folder(255, 'f');
+  const std::string file(150, 'p');
+  EXPECT_EQ(message(folder + "/a.b/..c/" + file), "");
+  EXPECT_EQ(message(std::string("p\0.csv", 6)),
+            "output: found a zero byte at byte 1; expected none");
+  EXPECT_EQ(message("out/"),
+            "output: found 'out/'; expected a file's path, without '/' at its end");
+  for (const std::string dotted : {".", "./p.csv", "out/./p.csv", "out/."}) {
+    EXPECT_EQ(message(dotted),
+              "output: found '" + dotted + "'; expected a path without a part '.'");
+  }
+  EXPECT_EQ(message(folder + "f/p.csv"), "output: found the name '" + folder.substr(0, 50) +
+                                             "...' of 256 bytes; expected at most 255");
+  EXPECT_EQ(message("out/p" + file),
+            "output: found the name '" + file.substr(0, 50) +
+                "...' of 151 bytes; expected at most 150, since more is added to it while the file "
+                "is written");
+  EXPECT_THAT(message(std::string(5000, 'p')), StartsWith("output: found a text of 5000 bytes"));
+  EXPECT_THAT(message("/p.csv"), StartsWith("output: found the absolute path"));
+}
+
 TEST(ValidateSubmit, AsksEvaluationsForACheckpointAndASplit) {
   v1::SubmitRequest request;
   *request.mutable_spec() = GoodSpec();
