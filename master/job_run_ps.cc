@@ -258,7 +258,9 @@ std::string JobRun::WhoseLog(const LogRoom::Fullest& log) const {
   for (const RunNode& ps : options_.ps) {
     if (ps.incarnation == log.incarnation) return ps.name;
   }
-  return "a copy";
+  const auto copy = replicas_.copied_to().find(log.incarnation);
+  return copy == replicas_.copied_to().end() ? "a copy"
+                                             : absl::StrCat(copy->second.name, "'s copy");
 }
 
 std::vector<uint32_t> JobRun::PartsToFollow(absl::Duration now) const {

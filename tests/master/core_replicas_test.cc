@@ -91,6 +91,18 @@ TEST_F(CoreReplicasTest, WhoIsFreeFollowsAndTakesThePlace) {
   EXPECT_EQ(closes_, 2);
 }
 
+// The copy's log takes room on the disk of the ps that has it.
+TEST_F(CoreReplicasTest, ACopysLogWithLittleRoomIsCalledByThePsThatHasIt) {
+  const std::string id = StartPair();
+  BeInSync(id);
+  v1::JobOnPs& job = *heartbeats_["ps-1"].mutable_jobs(0);
+  job.set_generation(Job(id).generation());
+  job.set_log_share(0.8f);
+  Round();
+  EXPECT_THAT(Events(id),
+              Contains(HasSubstr("ps-1's copy's push log takes 80% of its room; training waits")));
+}
+
 TEST_F(CoreReplicasTest, WhoFollowsAndGetsRowsOfItsOwnKeepsThem) {
   const std::string id = StartPair();
   BeInSync(id);
