@@ -166,7 +166,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
   }
   if (lane == Lane::kForeground) {
     const bool best = improved_ && spec().checkpoint().keep_best();
-    return SwitchPs((due_.checkpoint || best) && last_checkpoint_step_ != position_.step(), now);
+    return SwitchPs((due_.checkpoint || best) && !HasCheckpointHere(), now);
   }
   move_->RoundDone(result.bytes);
   if (at_barrier) {
@@ -217,6 +217,7 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
       actions_.Want(Lane::kForeground, CopyWork(/*changed=*/true, position_.step()));
       return true;
     case Stage::kByCheckpoint:
+      // One that was cut early brings the rows as well.
       if (last_checkpoint_step_ != position_.step() || writing_.has_value()) return false;
       if (!lost_.empty()) {
         PutMoveOff();  // until all ps are back, since only they can open the job
