@@ -107,12 +107,26 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
     run->PsJoined(NodeOf(*membership_.Find(joined.welcome.incarnation())), now);
   }
   for (v1::JobRecord* record : jobs_.Queue()) {
-    if (record->status().state() == v1::RUNNING || record->status().state() == v1::RESTARTING) {
-      jobs_.AddEvent(record, absl::StrCat(joined.welcome.name(), " joined"), now.wall);
-    }
+    if (!Concerns(*record, hello.kind(), joined.welcome.name(), now)) continue;
+    jobs_.AddEvent(record, absl::StrCat(joined.welcome.name(), " joined"), now.wall);
   }
   Schedule(now);
   return joined.welcome;
+}
+
+bool MasterCore::Concerns(const v1::JobRecord& record, v1::NodeKind kind, const std::string& name,
+                          const Now& now) const {
+  const v1::JobStatus& job = record.status();
+  if (job.state() != v1::RUNNING && job.state() != v1::RESTARTING) return false;
+  const bool has_it = std::any_of(job.nodes().begin(), job.nodes().end(), [&](const auto& node) {
+    return node.kind() == kind && node.name() == name;
+  });
+  if (has_it) return true;
+  const bool is_ps = kind == v1::PS;
+  const JobRun* const run = RunOf(&record);
+  if (run == nullptr) return job.reason() == (is_ps ? kWaitsForPs : kWaitsForWorkers);
+  return is_ps ? job.has_scaling() || !run->PartsToFollow(now.monotonic).empty()
+               : job.has_worker_scaling() || !run->VacantRanks().empty();
 }
 
 bool MasterCore::BeginLease(uint64_t incarnation, const Now& now) {

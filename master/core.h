@@ -163,6 +163,11 @@ class MasterCore {
                                           std::vector<const Node*> workers);
   v1::JobStatus StatusOf(v1::JobRecord* record, const Now& now);
   void OnDeath(const Membership::Death& death, const Now& now);
+  // Whether the job has a process of that name, or waits for one of its kind: only then does it
+  // tell people that the process has joined. One that starts again and again would else push other
+  // jobs' events out.
+  bool Concerns(const v1::JobRecord& record, v1::NodeKind kind, const std::string& name,
+                const Now& now) const;
   void ReserveIncarnations();
   // Called first by the calls that have a time: a call long after the last Tick shows that the
   // master stood still and could hear nobody.

@@ -243,7 +243,7 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   if (scaled.has_value()) needs.ps = static_cast<uint32_t>(scaled->size());
   const auto explain = [&](const char* what, const char* binary, uint32_t needed,
                            const std::vector<const Node*>& here, absl::string_view besides = "") {
-    jobs_.Explain(record, absl::StrCat("WaitingFor", what[0] == 'p' ? "Ps" : "Workers"),
+    jobs_.Explain(record, what[0] == 'p' ? kWaitsForPs : kWaitsForWorkers,
                   absl::StrCat(here.size(), " of ", needed, " ", what, " are here (", Names(here),
                                "); start ", binary, " --master ", address_, besides));
     return Start::kLacksLive;
@@ -263,7 +263,7 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   if (free < std::max(needs.workers, 1u)) return Start::kLacksFree;
   if ((needs.ps == 0 || needs.workers == 0) &&
       now.monotonic - membership_.last_change() < options_.settle) {
-    jobs_.Explain(record, "WaitingForWorkers", "waits a moment for more processes to join");
+    jobs_.Explain(record, kWaitsForWorkers, "waits a moment for more processes to join");
     return Start::kWaits;
   }
   if (record->ps() == 0) {

@@ -14,6 +14,9 @@ namespace tessera::master {
 
 // The reason of a FAILED job that a user has cancelled.
 inline constexpr char kCancelled[] = "Cancelled";
+// The reasons of jobs that wait for processes to join.
+inline constexpr char kWaitsForPs[] = "WaitingForPs";
+inline constexpr char kWaitsForWorkers[] = "WaitingForWorkers";
 
 // The jobs, their order and their states. A pure core: writes for the state log leave through
 // TakeWrites, in order. Records keep their address until they are forgotten. Not thread-safe.

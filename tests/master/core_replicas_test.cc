@@ -103,6 +103,18 @@ TEST_F(CoreReplicasTest, ACopysLogWithLittleRoomIsCalledByThePsThatHasIt) {
               Contains(HasSubstr("ps-1's copy's push log takes 80% of its room; training waits")));
 }
 
+TEST_F(CoreReplicasTest, APsThatMayHaveACopyIsToldOfWhenItJoins) {
+  JoinAll(1, 1);
+  const std::string id = Submit(Replicated(), 1, 1);
+  RunUntilStep(id, 10);
+  Join(v1::PS, "ps-1");
+  EXPECT_THAT(Events(id), Contains("ps-1 joined"));
+  Rounds(3);
+  ASSERT_THAT(tells_, SizeIs(1));
+  Join(v1::PS, "ps-2");
+  EXPECT_THAT(Events(id), Not(Contains("ps-2 joined")));
+}
+
 TEST_F(CoreReplicasTest, WhoFollowsAndGetsRowsOfItsOwnKeepsThem) {
   const std::string id = StartPair();
   BeInSync(id);

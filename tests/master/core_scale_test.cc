@@ -195,6 +195,7 @@ TEST_F(CoreScaleTest, AMoveWaitsForPsThatAreNotHereAndTrainingGoesOn) {
                                    "training goes on; the move to 2 ps waits until so many are "
                                    "here .start tessera-ps. for [1-9] s")));
   Join(v1::PS, "ps-1");
+  EXPECT_THAT(Events(id), Contains("ps-1 joined"));
   RunUntilPs(id, 2);
 }
 

@@ -109,6 +109,52 @@ TEST_F(CoreTest, ThoseThatEndedFirstAreForgotten) {
   EXPECT_TRUE(core_->GetJob("demo-4", now_).ok());
 }
 
+// The newest 50 events are kept.
+TEST_F(CoreTest, AWorkerThatStartsAgainAndAgainLeavesTheEventsOfOtherJobs) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(100);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 3);
+  const std::vector<std::string> before = Events(id);
+  for (int i = 0; i < 60; ++i) {
+    Join(v1::WORKER, "flaps-0");
+    Kill("flaps-0");
+    Join(v1::PS, "flaps-1");
+    Kill("flaps-1");
+  }
+  EXPECT_EQ(Events(id), before);
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+}
+
+TEST_F(CoreTest, AJobSaysWhoOfItsOwnHasJoinedAndWhoOfThoseThatItWaitsFor) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(100);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 3);
+  // Any worker may take over the rank; no other ps brings the lost rows back.
+  Kill("worker-0");
+  Join(v1::PS, "ps-7");
+  Join(v1::WORKER, "worker-7");
+  EXPECT_THAT(Events(id), Contains("worker-7 joined"));
+  EXPECT_THAT(Events(id), Not(Contains("ps-7 joined")));
+  // The rank is another's by now.
+  Join(v1::WORKER, "worker-0");
+  EXPECT_THAT(Events(id), Not(Contains("worker-0 joined")));
+  ASSERT_TRUE(ScaleWorkers(id, 3).ok());
+  Join(v1::WORKER, "worker-8");
+  EXPECT_THAT(Events(id), Contains("worker-8 joined"));
+  Kill("ps-7");
+  Kill("ps-0");
+  Rounds(20);
+  ASSERT_EQ(Job(id).reason(), "WaitingForPs") << Job(id).ShortDebugString();
+  Join(v1::WORKER, "worker-9");
+  EXPECT_THAT(Events(id), Not(Contains("worker-9 joined")));
+  Join(v1::PS, "ps-8");
+  EXPECT_THAT(Events(id), Contains("ps-8 joined"));
+}
+
 TEST_F(CoreTest, APsThatHasWhatNobodyUsesIsToldAgainToCloseIt) {
   JoinAll(2, 1);
   const std::string id = Submit(SmallJob(), 1, 1);
