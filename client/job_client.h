@@ -48,8 +48,8 @@ class JobClient {
   // Waits until the job, which is being suspended, is suspended. FAILED_PRECONDITION: the job runs
   // on or has ended.
   absl::StatusOr<v1::JobStatus> AwaitSuspended(const std::string& job_id);
-  // Returns how many ps the job is to have; 0: the request asks only for workers. A second try asks
-  // for the same again.
+  // Returns how many ps the job is to have, whatever was asked for; 0: as many as live when it
+  // starts. A second try asks for the same again.
   absl::StatusOr<uint32_t> Scale(const v1::ScaleRequest& request);
   absl::StatusOr<v1::ClusterStatus> GetCluster();
   // Calls `on_status` with the job's status now and at every change, in this thread, until the job

@@ -48,7 +48,8 @@ int main(int argc, char** argv) {
   app.add_option("--data-root", options.data_root, "folder that the files of jobs lie in")
       ->capture_default_str();
   app.add_option("--scratch-dir", options.scratch_folder,
-                 "folder for unpacked copies of compressed files; a temporary one if empty");
+                 "folder of this worker alone for unpacked copies of compressed files; a temporary "
+                 "one if empty");
   app.add_option("--data-cache", options.data_cache_bytes,
                  "memory for parsed records, which later epochs need not parse, e.g. 8GiB")
       ->transform(tessera::ByteSize())
@@ -73,8 +74,9 @@ int main(int argc, char** argv) {
   app.add_option(
          "--listen", listen,
          "host:port where the worker serves health and metrics and, in jobs with "
-         "train.dense_gradients all_reduce, other workers; port 0 takes a free one; no server if "
-         "empty")
+         "train.dense_gradients all_reduce, other workers, who reach it there: at a wildcard, such "
+         "as 0.0.0.0, it serves the former and gets no rank of these jobs; port 0 takes a free "
+         "one; no server if empty")
       ->check([](const std::string& text) {
         return text.empty() ? "" : tessera::ListenAddress()(text);
       });

@@ -69,8 +69,9 @@ void AddResume(CLI::App& app, CommandContext& context) {
   resume->output.Add(*command);
   command->footer(
       R"(The job queues again and goes on from the checkpoint that suspending it cut, on whatever ps and workers are
-here then: as many as it had, or, where it was submitted without --ps, on all ps that live; a sync
-job ends with the bits of one that was never suspended. One that is only about to be suspended runs on.
+here then: as many as it had, or, where it was submitted without --ps, on all ps that live, and, where it was
+submitted without --workers, on all workers that are free. A sync job keeps its number of workers, and ends with
+the bits of one that was never suspended. One that is only about to be suspended runs on.
 
 Example:
   tessera resume clicks-1)");

@@ -69,8 +69,8 @@ class ClusterNode {
   // Sends the next heartbeat at once, since it says what the master should not wait for. Does
   // nothing while no master is connected. Any thread, callbacks too; does not wait.
   virtual void Beat() = 0;
-  // Says goodbye to the master, in half a second at most; no callback runs after Stop returns. A
-  // second call does nothing.
+  // Says goodbye to the master, which has Options::goodbye_limit to take it: then the stream is
+  // broken off. No callback runs after Stop returns. A second call does nothing.
   virtual void Stop() = 0;
 };
 

@@ -51,6 +51,10 @@ void AddPredict(CLI::App& app, CommandContext& context) {
 in which data.test.files lists the files (those of one glob by name); blank lines are no records. A bad record has a
 line without values. With more of them than data.max_bad_records the job fails, and what is in --output already stays.
 
+A prediction is the probability of label 1; with a loss of several classes the likeliest class, and its probability
+follows ("label,prediction,probability"); with other losses the model's output. With tasks, each has these columns, in
+the order of model.tasks: "label/TASK,prediction/TASK".
+
 Columns of labels and weights may lack in files with a header, or be empty: so is "label" then, whatever its
 default_value. How columns become inputs, and the loss, must be as in training. The checkpoint stays as it is.
 
