@@ -13,6 +13,7 @@
 #include "common/job/optimizer.h"
 #include "common/job/validate.h"
 #include "common/partition.h"
+#include "common/round_up.h"
 #include "common/rpc/channels.h"
 #include "common/status_macros.h"
 #include "cuda/dense/products.h"
@@ -30,8 +31,10 @@
 namespace tessera::local {
 namespace {
 
-// Key, frequency, last step, and the row's place in the index at its usual load.
-constexpr uint64_t kRowOverheadBytes = 48;
+// Besides its numbers, which are padded: a row's head, 16, and its place in the map of its
+// partition with the free ones beside it, 10 to 15 (ps/ROWS.md).
+constexpr uint64_t kRowOverheadBytes = 32;
+constexpr uint64_t kRowAlignment = 8;
 // For each table and partition: its map of rows, and the notes of a cut and of the tier below.
 constexpr uint64_t kPartitionBytes = 192;
 // A process without data: libraries, threads, RPC buffers.
@@ -105,9 +108,9 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   for (const v1::TableSpec& table : spec.tables()) {
     const uint32_t slots = SlotsOf(table.optimizer()).Floats(table.dim());
     const size_t number_bytes = table.row_type() == v1::BFLOAT16 ? 2 : sizeof(float);
+    const uint64_t numbers = table.dim() * number_bytes + slots * sizeof(float);
     memory.tables.push_back(
-        {table.name(), table.dim(), slots,
-         table.dim() * number_bytes + slots * sizeof(float) + kRowOverheadBytes});
+        {table.name(), table.dim(), slots, RoundUp(numbers, kRowAlignment) + kRowOverheadBytes});
     row_bytes += memory.tables.back().row_bytes;
   }
   memory.dense_floats = model.trained_floats() + model.statistics_floats() +

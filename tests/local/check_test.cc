@@ -59,9 +59,10 @@ TEST(CheckJob, EstimatesTheMemoryOfEachProcess) {
   ASSERT_EQ(report->memory.tables.size(), 2u);
   EXPECT_EQ(report->memory.tables[0].slot_floats, 0u);
   EXPECT_EQ(report->memory.tables[1].slot_floats, 17u);
-  EXPECT_EQ(report->memory.tables[1].row_bytes, (8 + 17) * 4 + 48u);
+  EXPECT_EQ(report->memory.tables[0].row_bytes, 8 + 32u) << "a number, padded";
+  EXPECT_EQ(report->memory.tables[1].row_bytes, (8 + 17) * 4 + 4 + 32u);
   EXPECT_EQ(report->memory.batch_message_bytes, 64u * 2 * ((1 + 8) * 4 + 2 * 8));
-  EXPECT_GT(report->memory.ps_bytes, 1000000u * (52 + 148));
+  EXPECT_GT(report->memory.ps_bytes, 1000000u * (40 + 136));
   options.ps = 4;
   EXPECT_LT(CheckJob(Job(), options)->memory.ps_bytes, report->memory.ps_bytes);
   EXPECT_THAT(report->model, HasSubstr("mlp/1"));
