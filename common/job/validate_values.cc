@@ -156,14 +156,11 @@ absl::Status NewFile(const std::string& file, const std::string& path) {
   constexpr size_t kMaxName = 255;  // of Linux
   // PredictionParts and PredictionFile add up to 104 bytes to the file's own.
   constexpr size_t kMaxFileName = 150;
-  if (file.back() == '/') {
-    return Wrong(path, "found '", file, "'; expected a file's path, without '/' at its end");
-  }
   const std::vector<absl::string_view> parts = absl::StrSplit(file, '/');
+  if (parts.back().empty() || parts.back() == ".") {
+    return Wrong(path, "found '", file, "', a folder; expected a file's path");
+  }
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i] == ".") {
-      return Wrong(path, "found '", file, "'; expected a path without a part '.'");
-    }
     const bool last = i + 1 == parts.size();
     const size_t most = last ? kMaxFileName : kMaxName;
     if (parts[i].size() <= most) continue;

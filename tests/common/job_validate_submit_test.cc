@@ -125,14 +125,12 @@ TEST(ValidateSubmit, RefusesAnOutputThatNoFileCanHave) {
   };
   const std::string folder(255, 'f');
   const std::string file(150, 'p');
-  EXPECT_EQ(message(folder + "/a.b/..c/" + file), "");
+  EXPECT_EQ(message("./" + folder + "/./a.b/..c/" + file), "");
   EXPECT_EQ(message(std::string("p\0.csv", 6)),
             "output: found a zero byte at byte 1; expected none");
-  EXPECT_EQ(message("out/"),
-            "output: found 'out/'; expected a file's path, without '/' at its end");
-  for (const std::string dotted : {".", "./p.csv", "out/./p.csv", "out/."}) {
-    EXPECT_EQ(message(dotted),
-              "output: found '" + dotted + "'; expected a path without a part '.'");
+  for (const std::string a_folder : {".", "out/", "out/."}) {
+    EXPECT_EQ(message(a_folder),
+              "output: found '" + a_folder + "', a folder; expected a file's path");
   }
   EXPECT_EQ(message(folder + "f/p.csv"), "output: found the name '" + folder.substr(0, 50) +
                                              "...' of 256 bytes; expected at most 255");
