@@ -34,9 +34,12 @@ absl::StatusOr<std::vector<int64_t>> FillIn(std::vector<int64_t> dims,
                    [](int64_t dim) { return dim == -1 || dim == 0 || IsBatch(dim); })) {
     return wrong("it has no place for a batch of any size; export with the batch as dynamic axis");
   }
+  constexpr int64_t kMost = int64_t{1} << 31;  // the product of two is an int64, too
   int64_t total = 1, known = 1;
   size_t batches = 0, expected_batches = 0, open = dims.size();
   for (const int64_t size : from) {
+    if (total > 0 && BatchFactor(size) > kMost / total)
+      return wrong("it has more than 2^31 numbers");
     total *= BatchFactor(size);
     expected_batches += IsBatch(size);
   }
