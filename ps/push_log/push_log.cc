@@ -155,11 +155,12 @@ absl::Status PushLog::CheckRoom(uint64_t bytes) {
     return absl::OkStatus();
   }
   FindRoom();
-  if (disk_free_ >= more + options_.kept_free) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      options_.folder, ": No space left for a record of ", bytes, " bytes: the disk has ",
-      disk_free_, ", of which the push log keeps ", options_.kept_free,
-      " for the segment that begins with the next checkpoint; make room there"));
+  const uint64_t kept = std::max<uint64_t>(options_.kept_free, 2 * head_.ByteSizeLong());
+  if (disk_free_ >= more + kept) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(options_.folder, ": No space left for a record of ", bytes,
+                   " bytes: the disk has ", disk_free_, ", of which the push log keeps ", kept,
+                   " for the segment that begins with the next checkpoint; make room there"));
 }
 
 absl::Status PushLog::Append(Kind kind, absl::string_view text, absl::string_view bulk) {

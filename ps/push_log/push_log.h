@@ -31,8 +31,8 @@ class PushLog {
     std::string folder;
     bool fsync = false;      // Sync makes records durable
     uint64_t max_bytes = 0;  // of all files; 0: as much as the disk has
-    // Of the disk, if it says what it has: no record takes this. So a segment can begin, and with
-    // it a checkpoint that makes room.
+    // Of the disk, if it says what it has: no record takes this, nor twice what a segment's head
+    // has, if that is more. So a segment can begin, and with it a checkpoint that makes room.
     uint64_t kept_free = 256 << 10;
     // Called, from a half on, whenever another twentieth of the room is taken. It must return at
     // once and call nothing of the log. Null: nobody asks.
