@@ -70,6 +70,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     // Folder of push logs; empty: this ps keeps none.
     std::string log_root = {};
     uint64_t max_log_bytes = 0;                     // of a job's log; 0: as much as the disk has
+    std::atomic<uint32_t>* logs = nullptr;          // PushLog::Options::logs
     std::function<void()> on_fuller_log = nullptr;  // PushLog::Options::on_fuller
     // For a shard that recovers only to be taken over: it reads its log up to the record with this
     // number, which the log must reach, and does not write it. 0: it reads all of the log and goes
@@ -362,6 +363,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   //
   // COMMITTED: drops what the push log holds from before that checkpoint.
   void ForgetLogBefore(const std::string& folder);
+  // Tries that again, where a follower has held it up: another is named, or it has read on.
+  void ForgetWhatWasHeld();
   // Waits until all that was pushed before a cut is applied. ABORTED: some of it is lost;
   // DEADLINE_EXCEEDED and FAILED_PRECONDITION as AwaitBarrier's.
   absl::Status AwaitCut(const v1::WriteCheckpointRequest& request, absl::Duration deadline)
@@ -393,7 +396,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   std::vector<std::unique_ptr<RankState>> ranks_;  // [workers]
   std::unique_ptr<PushLog> log_;   // null: the job has none, or it is being replayed
   std::unique_ptr<LogFeed> feed_;  // null if log_ is
-  bool replaying_ = false;         // what was accepted once is accepted again, whatever the limits
+  // It has segments from before the last committed checkpoint, which the follower may need.
+  std::atomic<bool> log_is_held_ = false;
+  bool replaying_ = false;  // what was accepted once is accepted again, whatever the limits
 
   // Held while a follower takes up records.
   mutable absl::Mutex follow_mu_;

@@ -101,8 +101,8 @@ absl::Status JobShard::AwaitCut(const v1::WriteCheckpointRequest& request,
 
 void JobShard::ForgetLogBefore(const std::string& folder) {
   if (log_ == nullptr) return;
-  log_->Forget(folder, feed_->needed_from());
-  feed_->Committed(folder);
+  feed_->Committed(folder, log_->FirstOf(folder));
+  log_is_held_ = !log_->Forget(folder, feed_->needed_from());
   push_log::RemoveLogsBefore(*options_.files, options_.log_root, request_.job_id(),
                              request_.generation())
       .IgnoreError();  // the next commit tries again

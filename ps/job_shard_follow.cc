@@ -16,7 +16,15 @@ absl::StatusOr<LogFeed*> JobShard::Feed() const {
 
 absl::Status JobShard::SetFollower(uint64_t pair, std::string follower) {
   TESSERA_ASSIGN_OR_RETURN(LogFeed * feed, Feed());
-  return feed->SetPair(pair, std::move(follower));
+  TESSERA_RETURN_IF_ERROR(feed->SetPair(pair, std::move(follower)));
+  ForgetWhatWasHeld();
+  return absl::OkStatus();
+}
+
+void JobShard::ForgetWhatWasHeld() {
+  if (!log_is_held_) return;
+  const std::optional<std::string> cut = feed_->committed();
+  if (cut.has_value() && log_->Forget(*cut, feed_->needed_from())) log_is_held_ = false;
 }
 
 void JobShard::ReadLog(const v1::ReadLogRequest& request, absl::Duration deadline,
@@ -24,6 +32,7 @@ void JobShard::ReadLog(const v1::ReadLogRequest& request, absl::Duration deadlin
   const absl::StatusOr<LogFeed*> feed = Feed();
   if (!feed.ok()) return std::move(done)(feed.status());
   (*feed)->Read(request, deadline, std::move(done));
+  ForgetWhatWasHeld();
 }
 
 void JobShard::AwaitFollower(LogFeed::Done done) {

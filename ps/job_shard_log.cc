@@ -203,6 +203,7 @@ PushLog::Options JobShard::LogOptions() const {
       push_log::GenerationFolder(options_.log_root, request_.job_id(), request_.generation());
   options.fsync = request_.push_log() == v1::RecoverySpec::FSYNC;
   options.max_bytes = options_.max_log_bytes;
+  options.logs = options_.logs;
   options.on_fuller = options_.on_fuller_log;
   return options;
 }

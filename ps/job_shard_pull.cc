@@ -13,6 +13,8 @@ namespace tessera::ps {
 namespace {
 
 constexpr absl::Duration kWorthTelling = absl::Seconds(1);
+// From this share of its room on, people learn what a push log is kept for.
+constexpr float kMuchOfALog = 0.5;
 
 std::string Ago(absl::Duration duration) {
   return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
@@ -178,6 +180,11 @@ std::vector<std::string> JobShard::Waits() const {
   if (replica_wait() > kWorthTelling) {
     waits.push_back(
         absl::StrCat("job ", request_.job_id(), ": pushes wait: ", feed_->DescribeWait()));
+  }
+  if (log_is_held_ && log_share() >= kMuchOfALog) {
+    waits.push_back(absl::StrCat("job ", request_.job_id(), ": the push log keeps what ",
+                                 feed_->follower(),
+                                 ", which is to have a copy of the rows, has not read yet"));
   }
   absl::MutexLock lock(&mu_);
   for (const WaitingPull& pull : waiting_.all()) {

@@ -64,6 +64,7 @@ class ParameterServerImpl final : public ParameterServer {
              .log_root =
                  options.data_folder.empty() ? "" : absl::StrCat(options.data_folder, "/push_log"),
              .max_log_bytes = options.max_log_bytes,
+             .logs = &logs_,
              .on_fuller_log = [this] { Beat(); },
              .spill = spill_.get(),
              .limit = limit_.get(),
@@ -230,6 +231,8 @@ class ParameterServerImpl final : public ParameterServer {
   std::unique_ptr<ClusterNode> node_;  // constant after Serve; after Stop it calls nobody
   // node_, once Serve has it: jobs may be opened before, and logs of followers grow until they end.
   std::atomic<ClusterNode*> beating_node_ = nullptr;
+
+  std::atomic<uint32_t> logs_ = 0;  // push logs that are open, all on one disk
 
   // After Stop no call is left; then each of these is destroyed before what it uses.
   Executor requests_;

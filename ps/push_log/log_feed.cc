@@ -37,6 +37,7 @@ absl::Status LogFeed::SetPair(uint64_t pair, std::string follower) {
     pair_ = pair;
     follower_ = std::move(follower);
     has_below_ = 0;
+    begins_at_ = committed_first_;
     in_sync_ = false;
     late_.reset();
     waiting.swap(waiting_);
@@ -184,9 +185,15 @@ absl::StatusOr<v1::ReadLogResponse> LogFeed::ReadFor(const v1::ReadLogRequest& r
   return response;
 }
 
-void LogFeed::Committed(const std::string& cut) {
+void LogFeed::Committed(const std::string& cut, uint64_t first) {
   absl::MutexLock lock(&mu_);
   committed_ = cut;
+  committed_first_ = first;
+}
+
+std::optional<std::string> LogFeed::committed() const {
+  absl::MutexLock lock(&mu_);
+  return committed_;
 }
 
 void LogFeed::Await(Done done) {
@@ -237,7 +244,13 @@ void LogFeed::Close(absl::Status reason) {
 
 uint64_t LogFeed::needed_from() const {
   absl::MutexLock lock(&mu_);
-  return follower_.empty() ? std::numeric_limits<uint64_t>::max() : has_below_;
+  if (follower_.empty()) return std::numeric_limits<uint64_t>::max();
+  return has_below_ > 0 ? has_below_ : begins_at_;
+}
+
+std::string LogFeed::follower() const {
+  absl::MutexLock lock(&mu_);
+  return follower_;
 }
 
 uint64_t LogFeed::in_sync() const {

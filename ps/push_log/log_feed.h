@@ -54,8 +54,11 @@ class LogFeed {
       ABSL_LOCKS_EXCLUDED(mu_);
   // The log has grown.
   void Appended() ABSL_LOCKS_EXCLUDED(mu_);
-  // The checkpoint of this cut is committed.
-  void Committed(const std::string& cut) ABSL_LOCKS_EXCLUDED(mu_);
+  // The checkpoint of this cut is committed, whose segment begins with record `first`. From then on
+  // followers are opened from it, or a later one.
+  void Committed(const std::string& cut, uint64_t first) ABSL_LOCKS_EXCLUDED(mu_);
+  // The last one that is; nullopt: none yet.
+  std::optional<std::string> committed() const ABSL_LOCKS_EXCLUDED(mu_);
   // Answers OK when the follower has all that is in the log now; at once if no follower is in sync.
   // UNAVAILABLE: the follower did not have it within kLongestWait.
   void Await(Done done) ABSL_LOCKS_EXCLUDED(mu_);
@@ -73,6 +76,8 @@ class LogFeed {
   absl::Duration oldest_wait() const ABSL_LOCKS_EXCLUDED(mu_);
   // The same in words: who is waited for, for what, since when.
   std::string DescribeWait() const ABSL_LOCKS_EXCLUDED(mu_);
+  // The follower's name; empty: nobody follows.
+  std::string follower() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Poll {
@@ -114,12 +119,15 @@ class LogFeed {
   uint64_t pair_ ABSL_GUARDED_BY(mu_) = 0;
   std::string follower_ ABSL_GUARDED_BY(mu_);    // its name; empty: nobody follows
   uint64_t has_below_ ABSL_GUARDED_BY(mu_) = 0;  // the follower has the records below
+  // Until it has some: where the last committed cut began when it was named.
+  uint64_t begins_at_ ABSL_GUARDED_BY(mu_) = 0;
   bool in_sync_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Poll> poll_ ABSL_GUARDED_BY(mu_);
   std::list<Waiting> waiting_ ABSL_GUARDED_BY(mu_);
   // The first wait that ended with "come again", until the follower has what it waited for.
   std::optional<Wait> late_ ABSL_GUARDED_BY(mu_);
   std::optional<std::string> committed_ ABSL_GUARDED_BY(mu_);
+  uint64_t committed_first_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace tessera::ps

@@ -240,7 +240,7 @@ absl::Status PushLog::Synced(const absl::Status& status) {
   return closed_;
 }
 
-void PushLog::Forget(absl::string_view cut, uint64_t keep_from) {
+bool PushLog::Forget(absl::string_view cut, uint64_t keep_from) {
   absl::MutexLock forgetting(&forget_mu_);
   absl::Status gone;
   while (gone.ok()) {
@@ -251,10 +251,8 @@ void PushLog::Forget(absl::string_view cut, uint64_t keep_from) {
       absl::MutexLock lock(&mu_);
       const auto from = std::find_if(segments_.rbegin(), segments_.rend(),
                                      [cut](const Segment& segment) { return segment.cut == cut; });
-      if (from == segments_.rend() || segments_.front().number >= from->number ||
-          segments_[1].first > keep_from) {
-        return;
-      }
+      if (from == segments_.rend() || segments_.front().number >= from->number) return true;
+      if (segments_[1].first > keep_from) return false;
       PassFailpoint("ps.push_log.forget");
       if (!MayServe(segments_.front())) {
         path = PathOf(segments_.front().number);
@@ -271,6 +269,14 @@ void PushLog::Forget(absl::string_view cut, uint64_t keep_from) {
     Publish();
   }
   SPDLOG_WARN("a segment of a push log stays behind: {}", std::string(gone.message()));
+  return false;
+}
+
+uint64_t PushLog::FirstOf(absl::string_view cut) const {
+  absl::MutexLock lock(&mu_);
+  const auto from = std::find_if(segments_.rbegin(), segments_.rend(),
+                                 [cut](const Segment& segment) { return segment.cut == cut; });
+  return from == segments_.rend() ? 0 : from->first;
 }
 
 void PushLog::Close(absl::Status reason) {
@@ -345,7 +351,8 @@ void PushLog::FindRoom() {
   disk_free_ = options_.files->FreeBytes(options_.folder);
   room_ = options_.max_bytes;
   if (disk_free_ == FileSystem::kUnknownBytes) return;
-  room_ = room_ == 0 ? files + disk_free_ : std::min(room_, files + disk_free_);
+  const uint64_t free = disk_free_ / (options_.logs == nullptr ? 1 : options_.logs->load());
+  room_ = room_ == 0 ? files + free : std::min(room_, files + free);
 }
 
 PushLog::End PushLog::end() const {

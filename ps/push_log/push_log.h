@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -34,6 +35,9 @@ class PushLog {
     // Of the disk, if it says what it has: no record takes this, nor twice what a segment's head
     // has, if that is more. So a segment can begin, and with it a checkpoint that makes room.
     uint64_t kept_free = 256 << 10;
+    // How many logs share the disk, this one among them: it counts itself. Each has its part of
+    // what is free. Null: it is alone. Borrowed.
+    std::atomic<uint32_t>* logs = nullptr;
     // Called, from a half on, whenever another twentieth of the room is taken. It must return at
     // once and call nothing of the log. Null: nobody asks.
     std::function<void()> on_fuller = nullptr;
@@ -56,6 +60,12 @@ class PushLog {
                                                            uint64_t next_record,
                                                            const v1::PushLogHead& head);
 
+  ~PushLog() {
+    if (options_.logs != nullptr) --*options_.logs;
+  }
+  PushLog(const PushLog&) = delete;
+  PushLog& operator=(const PushLog&) = delete;
+
   // The operating system has the record when this returns. RESOURCE_EXHAUSTED (disk or max_bytes)
   // and UNAVAILABLE: the record is not in the log, and may be appended again later.
   absl::Status Append(push_log::Kind kind, absl::string_view text, absl::string_view bulk)
@@ -69,18 +79,20 @@ class PushLog {
   // Begins a segment. After an error the log is as before.
   absl::Status Cut(const v1::PushLogHead& head) ABSL_LOCKS_EXCLUDED(mu_);
   // Drops the segments before the last one that begins at this cut, but not those with records from
-  // `keep_from` on; does nothing if no segment begins there.
-  void Forget(absl::string_view cut, uint64_t keep_from = std::numeric_limits<uint64_t>::max())
+  // `keep_from` on; does nothing if no segment begins there. False: some of them are left.
+  bool Forget(absl::string_view cut, uint64_t keep_from = std::numeric_limits<uint64_t>::max())
       ABSL_LOCKS_EXCLUDED(forget_mu_, mu_);
+  // The number of the first record of the last segment that begins at this cut; 0: there is none.
+  uint64_t FirstOf(absl::string_view cut) const ABSL_LOCKS_EXCLUDED(mu_);
   // From here on Append and Sync are refused with `reason`.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Bytes of all records.
   uint64_t bytes() const ABSL_LOCKS_EXCLUDED(known_mu_);
   // The part of its room that is taken, at most 1: the room is max_bytes, or what the files take
-  // and the disk has free, where that is less. Of the files what is written over with the next
-  // records is not taken. Of the disk it knows what was so a MiB of records ago at most. 0: the
-  // room is not known.
+  // and its part of what the disk has free, where that is less. Of the files what is written over
+  // with the next records is not taken. Of the disk it knows what was so a MiB of records ago at
+  // most. 0: the room is not known.
   float share() const ABSL_LOCKS_EXCLUDED(known_mu_);
   // Where the next record goes; the files have all records before it.
   struct End {
@@ -91,7 +103,9 @@ class PushLog {
   const std::string& folder() const { return options_.folder; }
 
  private:
-  explicit PushLog(Options options) : options_(std::move(options)) {}
+  explicit PushLog(Options options) : options_(std::move(options)) {
+    if (options_.logs != nullptr) ++*options_.logs;
+  }
   absl::Status Begin(const v1::PushLogHead& head) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write(WritableFile& file, push_log::RecordHeader header, absl::string_view text,
                      absl::string_view bulk, Segment& segment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -120,7 +134,7 @@ class PushLog {
   const Options options_;
 
   absl::Mutex forget_mu_ ABSL_ACQUIRED_BEFORE(mu_);  // nobody else shortens segments_
-  absl::Mutex mu_;                                   // held while the disk is written to
+  mutable absl::Mutex mu_;                           // held while the disk is written to
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<WritableFile> file_ ABSL_GUARDED_BY(mu_);
   bool spoilt_ ABSL_GUARDED_BY(mu_) = false;            // file_ ends with part of a record

@@ -1,5 +1,6 @@
 #include "ps/push_log/push_log.h"
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -574,6 +575,40 @@ TEST_F(PushLogTest, ADiskOfItsOwnNeverFills) {
     for (int n = 0; n < 40; ++n) ASSERT_OK((*log)->Append(Kind::kPush, "push", bulk));
     (*log)->Forget(name);
   }
+}
+
+// So that no log fills a disk on which others have not come to a half, and cut no checkpoint.
+TEST_F(PushLogTest, SeveralOnADiskHaveEachItsPartOfWhatIsFree) {
+  std::atomic<uint32_t> logs = 0;
+  files_.SetCapacity(24 << 20);
+  const auto create = [&](const char* folder) {
+    PushLog::Options options = Options();
+    options.folder = folder;
+    options.logs = &logs;
+    return *PushLog::Create(options, Head(""));
+  };
+  const std::string bulk(64 << 10, 'b');
+  const auto append_until = [&bulk](PushLog& log, float share) {
+    while (log.share() < share) ASSERT_OK(log.Append(Kind::kPush, "push", bulk));
+  };
+  auto first = create("logs/job-1/1");
+  {
+    const auto second = create("logs/job-2/1");
+    for (float share = 0.1f; share < 0.51f; share += 0.1f) {
+      append_until(*first, share);
+      append_until(*second, share);
+    }
+    EXPECT_LE(UsedBytes(), 15u << 20);
+    EXPECT_EQ(logs, 2u);
+  }
+  const uint64_t before = first->bytes();
+  ASSERT_OK(files_.Remove("logs/job-2"));
+  for (int n = 0; n < 17; ++n) ASSERT_OK(first->Append(Kind::kPush, "push", bulk));
+  EXPECT_LT(first->share(), 0.35) << "it has looked again";
+  append_until(*first, 0.5);
+  EXPECT_GT(first->bytes(), before + (4 << 20));
+  first.reset();
+  EXPECT_EQ(logs, 0u);
 }
 
 TEST_F(PushLogTest, OnAFullDiskACheckpointCanStillBeginAndMakeRoom) {

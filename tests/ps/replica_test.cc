@@ -223,6 +223,42 @@ TEST_F(ReplicaTest, TheFollowersLogShrinksWithCommittedCheckpoints) {
   EXPECT_LE(segments(), 2u);
 }
 
+// As one that hangs, or whose disk is full.
+TEST_F(ReplicaTest, AFollowerThatReadsNothingHoldsNoMoreOfTheLogThanItBeginsAt) {
+  const v1::OpenJobRequest job = AsyncJob();
+  const auto primary = *Open(job, files_);
+  const auto segments = [&] {
+    std::vector<std::string> names = *files_.List("logs/job-1/1");
+    std::erase(names, push_log::kSpare);
+    return names;
+  };
+  uint64_t s = 0;
+  const auto checkpoint = [&] {
+    ASSERT_OK(primary->Push(AsyncPush(0, s++)));
+    const std::string folder = absl::StrCat("cut-", s);
+    Checkpoint(*primary, job, folder, s);
+    ASSERT_OK(Call(*primary, Request::COMMITTED, folder, s));
+  };
+  ASSERT_OK(primary->SetFollower(1, "ps-1"));
+  checkpoint();
+  checkpoint();
+  EXPECT_THAT(segments(), testing::SizeIs(3));
+  // The next one is opened from the last checkpoint.
+  ASSERT_OK(primary->SetFollower(2, "ps-2"));
+  EXPECT_THAT(segments(), testing::SizeIs(1));
+  checkpoint();
+  EXPECT_THAT(segments(), testing::SizeIs(2));
+  const auto follower = OpenFollower(job, 2, "cut-2", 2);
+  Feed(*primary, *follower);
+  EXPECT_THAT(segments(), testing::SizeIs(1)) << "it has read on, and no checkpoint has come since";
+  EXPECT_EQ(primary->replica(), 2u);
+  ASSERT_OK(primary->SetFollower(3, "ps-3"));
+  checkpoint();
+  EXPECT_THAT(segments(), testing::SizeIs(2));
+  ASSERT_OK(primary->SetFollower(4, ""));
+  EXPECT_THAT(segments(), testing::SizeIs(1));
+}
+
 TEST_F(ReplicaTest, ACheckpointThatMayBeCommittedIsOneThatTheFollowersLogGoesOnFrom) {
   const v1::OpenJobRequest job = AsyncJob();
   const auto primary = *Open(job, files_);
