@@ -1,5 +1,6 @@
 #include "ps/log_follower.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -15,6 +16,8 @@ namespace {
 
 // Longest time of one call; an answer without records comes after a second.
 constexpr absl::Duration kCall = absl::Seconds(10);
+// A copy that lacks room for so long is given up: the log that it follows is kept for it meanwhile.
+constexpr absl::Duration kLongestLack = absl::Seconds(5);
 
 }  // namespace
 
@@ -61,6 +64,7 @@ absl::Status LogFollower::Follow() {
                            jobs_->OpenFollower(request_, [this] { return Wanted(); }));
   const auto stub = v1::ParameterService::NewStub(channels_->Connect(request_.follow()));
   Backoff backoff({.first = absl::Milliseconds(20), .longest = absl::Seconds(1)});
+  absl::Time lacks_since = absl::InfiniteFuture();
   while (true) {
     TESSERA_RETURN_IF_ERROR(Wanted());
     grpc::ClientContext context;
@@ -75,12 +79,16 @@ absl::Status LogFollower::Follow() {
       absl::MutexLock lock(&mu_);
       call_ = nullptr;
     }
-    if (status.ok()) status = shard->Follow(std::move(response));
+    const bool read = status.ok();
+    if (read) status = shard->Follow(std::move(response));
     if (status.ok()) {
       backoff.Reset();
+      lacks_since = absl::InfiniteFuture();
       continue;
     }
     if (!MayFollowAgain(status)) return status;
+    if (read) lacks_since = std::min(lacks_since, absl::Now());
+    if (absl::Now() - lacks_since > kLongestLack) return status;
     if (!Pause(backoff.Next())) return absl::CancelledError("the ps is stopping");
   }
 }

@@ -90,6 +90,20 @@ def await_early(count):
     return disturb
 
 
+@fault(7, "the disk of a ps that is to have a copy of rows is full: no push log waits for it, and training goes on", once=True)
+def full_copy(t):
+    with contextlib.ExitStack() as mounted:
+        disks = {name: mounted.enter_context(SmallDisk(t.folder / f"disk-{name}", 64)) for name in ("ps-0", "ps-1", "ps-2")}
+
+        def disturb(cluster, job_id):
+            spare = cluster.wait_for_event(job_id, "has a copy of").split()[0]
+            with disks[spare].kept_full():
+                cluster.fault(f"no room for {spare}")
+                cluster.wait_for_end(job_id)
+        t.identical(disturb, sets=[*LOGGED, "recovery.replicas=1"], ps=3, ask_ps=2, most_restarts=0,
+                    folders={name: disks[name].folder / name for name in disks}, flags={"ps": ["--log-bytes", "16MiB"]})
+
+
 @fault(7, "the disk that rows spill to is full: the status says so, and training goes on when there is room", once=True)
 def full_spill(t):
     with SmallDisk(t.folder / "disk", 256) as disk:
