@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   app.add_flag("--insecure", options.server.insecure,
                "allow an address that other machines can reach, without encryption");
   tessera::ServerProcess process;
-  process.AddFlags(app);
+  process.AddFlags(app, &options.master_address);
   app.footer(kFooter);
   if (const std::optional<int> code = tessera::ServerProcess::Parse(app, argc, argv)) return *code;
 
@@ -149,8 +149,7 @@ int main(int argc, char** argv) {
     options.BoundBeside(options.memory_bytes);
     if (copies->count() > 0) options.max_copied_bytes = wished;
   }
-  const auto security =
-      process.Begin(options.name.empty() ? "ps" : options.name, options.master_address);
+  const auto security = process.Begin(options.name.empty() ? "ps" : options.name);
   if (!security.ok()) {
     SPDLOG_ERROR("{}", std::string(security.status().message()));
     return 1;

@@ -83,12 +83,11 @@ int main(int argc, char** argv) {
   app.add_flag("--insecure", insecure,
                "allow an address that other machines can reach, without encryption");
   tessera::ServerProcess process;
-  process.AddFlags(app);
+  process.AddFlags(app, &options.master_address);
   app.footer(kFooter);
   if (const std::optional<int> code = tessera::ServerProcess::Parse(app, argc, argv)) return *code;
 
-  const auto security =
-      process.Begin(options.name.empty() ? "worker" : options.name, options.master_address);
+  const auto security = process.Begin(options.name.empty() ? "worker" : options.name);
   if (!security.ok()) {
     SPDLOG_ERROR("{}", std::string(security.status().message()));
     return 1;

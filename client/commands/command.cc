@@ -83,7 +83,10 @@ absl::Status CheckOutputFile(const std::string& file, absl::string_view what) {
 void CommandContext::AddSecurity(CLI::App& command, const std::string& address) {
   security_flags.AddForClient(command);
   command.parse_complete_callback([this, &address] {
-    absl::StatusOr<std::unique_ptr<Security>> loaded = security_flags.Load(address);
+    if (const absl::Status given = security_flags.Check(address); !given.ok()) {
+      throw CLI::ValidationError(std::string(given.message()));
+    }
+    absl::StatusOr<std::unique_ptr<Security>> loaded = security_flags.Load();
     if (!loaded.ok()) throw CLI::ValidationError(std::string(loaded.status().message()));
     if (*loaded == nullptr) return;
     security = *std::move(loaded);

@@ -12,12 +12,18 @@
 
 namespace tessera {
 
-void ServerProcess::AddFlags(CLI::App& app) {
+void ServerProcess::AddFlags(CLI::App& app, const std::string* master) {
   app.set_version_flag("--version", kVersion);
   security_flags.AddForServer(app);
   app.add_option("--log-level", log_level, "what is logged, on standard error")
       ->capture_default_str()
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
+  if (master == nullptr) return;
+  app.parse_complete_callback([this, master] {
+    if (const absl::Status given = security_flags.Check(*master); !given.ok()) {
+      throw CLI::ValidationError(std::string(given.message()));
+    }
+  });
 }
 
 std::optional<int> ServerProcess::Parse(CLI::App& app, int argc, char** argv) {
@@ -29,15 +35,14 @@ std::optional<int> ServerProcess::Parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
-absl::StatusOr<std::unique_ptr<Security>> ServerProcess::Begin(absl::string_view name,
-                                                               absl::string_view master) const {
+absl::StatusOr<std::unique_ptr<Security>> ServerProcess::Begin(absl::string_view name) const {
   EndMutexChecks();
   // A write beyond the file size limit (ulimit -f) then fails instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   InitLog(name, log_level);
   TESSERA_RETURN_IF_ERROR(CheckFileDescriptors());
   TESSERA_RETURN_IF_ERROR(ArmFailpoints(std::getenv(kFailpointsVariable)));
-  return security_flags.Load(master);
+  return security_flags.Load();
 }
 
 }  // namespace tessera

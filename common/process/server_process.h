@@ -17,8 +17,10 @@ struct ServerProcess {
   SecurityFlags security_flags;
   std::string log_level = "info";
 
-  // Adds --version, --log-level and those of SecurityFlags. Borrows this until the app has parsed.
-  void AddFlags(CLI::App& app);
+  // Adds --version, --log-level and those of SecurityFlags. Borrows this, and `master`, the address
+  // that the process calls (null: none), until the app has parsed. Parsing fails if
+  // SecurityFlags::Check does.
+  void AddFlags(CLI::App& app, const std::string* master = nullptr);
 
   // The exit code: 0 after --help or --version, 2 after wrong flags, none if the process goes on.
   static std::optional<int> Parse(CLI::App& app, int argc, char** argv);
@@ -27,9 +29,8 @@ struct ServerProcess {
   // file size limit fail instead of ending the process; raises the limit of open files; arms the
   // failpoints that the environment names; and loads the security files that the flags name (null:
   // they name none). Errors are those of CheckFileDescriptors, ArmFailpoints and
-  // SecurityFlags::Load, which gets `master`, the address that the process calls.
-  absl::StatusOr<std::unique_ptr<Security>> Begin(absl::string_view name,
-                                                  absl::string_view master = "") const;
+  // SecurityFlags::Load.
+  absl::StatusOr<std::unique_ptr<Security>> Begin(absl::string_view name) const;
 };
 
 }  // namespace tessera

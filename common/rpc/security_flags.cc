@@ -54,13 +54,17 @@ void SecurityFlags::AddForClient(CLI::App& app) {
   options.token->envname("TESSERA_TOKEN_FILE");
 }
 
-absl::StatusOr<std::unique_ptr<Security>> SecurityFlags::Load(absl::string_view servers) const {
-  if (files.empty()) return nullptr;
-  if (absl::StrContains(servers, ',') && files.server_name.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--tls-server-name: missing; of several servers (", servers,
-                     ") it says what the certificates of all are made out to"));
+absl::Status SecurityFlags::Check(absl::string_view servers) const {
+  if (files.empty() || !files.server_name.empty() || !absl::StrContains(servers, ',')) {
+    return absl::OkStatus();
   }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--tls-server-name: missing; of several servers (", servers,
+                   ") it says what the certificates of all are made out to"));
+}
+
+absl::StatusOr<std::unique_ptr<Security>> SecurityFlags::Load() const {
+  if (files.empty()) return nullptr;
   return Security::Load(files);
 }
 

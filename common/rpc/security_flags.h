@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "CLI/CLI.hpp"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/rpc/security.h"
@@ -20,9 +21,11 @@ struct SecurityFlags {
   // TESSERA_TLS_SERVER_NAME, TESSERA_TOKEN_FILE.
   void AddForClient(CLI::App& app);
 
-  // Null: no flag was given. Errors: those of Security::Load. `servers` are the servers to call,
-  // "host:port" or a list. INVALID_ARGUMENT: a list without --tls-server-name.
-  absl::StatusOr<std::unique_ptr<Security>> Load(absl::string_view servers = "") const;
+  // INVALID_ARGUMENT: `servers`, those to call, are a list, "host:port,host:port", and with TLS it
+  // needs --tls-server-name, which is not given.
+  absl::Status Check(absl::string_view servers) const;
+  // Null: no flag was given. Errors: those of Security::Load.
+  absl::StatusOr<std::unique_ptr<Security>> Load() const;
 };
 
 }  // namespace tessera

@@ -101,6 +101,19 @@ TEST(ChildProcess, OfAPsOrAWorkerThatCannotListenIsToBeStartedAgain) {
   }
 }
 
+TEST(ChildProcess, OfAPsOrAWorkerThatLacksTheNameOfTheMastersCertificatesIsBadUsage) {
+  Folder folder;
+  for (const std::string program : {"/tessera-ps", "/tessera-worker"}) {
+    auto process =
+        ChildProcess::Start({ProgramFolder() + program, "--master", "a:1,b:1", "--tls-ca",
+                             folder / "ca", "--token-file", folder / "token"},
+                            folder / "log");
+    ASSERT_TRUE(process.ok()) << process.status();
+    EXPECT_EQ(WaitFor(*process).ToString(), "exited with code 2") << program;
+    EXPECT_THAT(Tail(folder / "log", 0, 2), HasSubstr("--tls-server-name: missing;")) << program;
+  }
+}
+
 TEST(ChildProcess, DiesWithItsOwner) {
   Folder folder;
   pid_t pid = 0;
