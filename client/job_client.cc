@@ -4,7 +4,12 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/blocking_counter.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/job/job_state.h"
@@ -22,6 +27,29 @@ constexpr absl::Duration kSayEvery = absl::Seconds(5);
 constexpr absl::Duration kStreamLimit = absl::Minutes(5);
 
 absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
+
+// Of gRPC's "failed to connect to all addresses; last error: UNKNOWN: ipv4:1.2.3.4:7070: <reason>"
+// the reason.
+std::string ReasonOf(const absl::Status& status) {
+  if (absl::IsDeadlineExceeded(status)) {
+    return absl::StrCat("no answer in ", absl::FormatDuration(kShortestTry));
+  }
+  constexpr absl::string_view kLast = "last error: ";
+  absl::string_view reason = status.message();
+  const size_t last = reason.find(kLast);
+  if (last == absl::string_view::npos) return std::string(reason);
+  reason.remove_prefix(last + kLast.size());
+  for (const absl::string_view code : {"UNKNOWN: ", "UNAVAILABLE: "}) {
+    absl::ConsumePrefix(&reason, code);
+  }
+  if (absl::StartsWith(reason, "ipv4:") || absl::StartsWith(reason, "ipv6:")) {
+    if (const size_t end = reason.find(": "); end != absl::string_view::npos) {
+      reason.remove_prefix(end + 2);
+    }
+  }
+  absl::ConsumeSuffix(&reason, ".");
+  return std::string(reason);
+}
 
 }  // namespace
 
@@ -61,13 +89,65 @@ absl::Status JobClient::CallOnce(absl::Duration limit, const Try& call) {
   return interrupted_ && !status.ok() ? Interrupted() : status;
 }
 
-std::string JobClient::Waiting(const absl::Status& why, absl::Duration since) const {
+std::string JobClient::Why(const absl::Status& status) {
+  const std::vector<std::string> addresses =
+      absl::StrSplit(options_.master_address, ',', absl::SkipEmpty());
+  if (addresses.size() < 2) return std::string(status.message());
+  struct Question {
+    std::unique_ptr<Stub> stub;
+    grpc::ClientContext context;
+    v1::ClusterStatus answer;
+    grpc::Status status;
+  };
+  const v1::GetClusterRequest request;
+  std::vector<std::unique_ptr<Question>> questions;
+  absl::BlockingCounter left(static_cast<int>(addresses.size()));
+  for (const std::string& address : addresses) {
+    Question& question = *questions.emplace_back(std::make_unique<Question>());
+    question.stub = v1::JobService::NewStub(options_.channels->Connect(address));
+    question.context.set_deadline(absl::ToChronoTime(absl::Now() + kShortestTry));
+    {
+      absl::MutexLock lock(&mu_);
+      running_.push_back(&question.context);
+      if (interrupted_) question.context.TryCancel();
+    }
+    question.stub->async()->GetCluster(&question.context, &request, &question.answer,
+                                       [&question, &left](const grpc::Status& answered) {
+                                         question.status = answered;
+                                         left.DecrementCount();
+                                       });
+  }
+  left.Wait();
+  {
+    absl::MutexLock lock(&mu_);
+    for (const auto& question : questions) {
+      running_.erase(std::find(running_.begin(), running_.end(), &question->context));
+    }
+  }
+  // The addresses by reason, in their order.
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    // The master that leads answers: the call failed for a reason of its own.
+    if (questions[i]->status.ok()) return std::string(status.message());
+    const std::string reason = ReasonOf(FromGrpc(questions[i]->status));
+    auto same = std::find_if(reasons.begin(), reasons.end(),
+                             [&](const auto& known) { return known.first == reason; });
+    if (same == reasons.end()) same = reasons.insert(same, {reason, {}});
+    same->second.push_back(addresses[i]);
+  }
+  if (reasons.size() == 1) return reasons[0].first;
+  return absl::StrJoin(reasons, "; ", [](std::string* out, const auto& of) {
+    absl::StrAppend(out, absl::StrJoin(of.second, ", "), ": ", of.first);
+  });
+}
+
+std::string JobClient::Waiting(const std::string& why, absl::Duration since) const {
   return absl::StrCat(
       "waiting for the master at ", options_.master_address,
       since > absl::ZeroDuration()
           ? absl::StrCat(" for ", absl::FormatDuration(absl::Trunc(since, absl::Seconds(1))))
           : "",
-      ": ", why.message());
+      ": ", why);
 }
 
 absl::Status JobClient::CallWithPatience(const Try& call) {
@@ -82,14 +162,16 @@ absl::Status JobClient::CallWithPatience(const Try& call) {
     const absl::Duration now = SystemClock().Monotonic();
     const absl::Duration waited = now - begin;
     if (waited >= options_.patience) {
+      const std::string why = Why(status);
+      if (!Sleep(absl::ZeroDuration())) return Interrupted();
       return absl::UnavailableError(absl::StrCat(
           "no answer from the master at ", options_.master_address, " in ",
-          absl::FormatDuration(absl::Ceil(waited, absl::Milliseconds(1))), ": ", status.message(),
+          absl::FormatDuration(absl::Ceil(waited, absl::Milliseconds(1))), ": ", why,
           "; is tessera-master running there? (--master HOST:PORT names another, --tls-ca is for "
           "one with TLS)"));
     }
     if (options_.on_wait && (!said.has_value() || now - *said >= kSayEvery)) {
-      options_.on_wait(Waiting(status, said.has_value() ? waited : absl::ZeroDuration()));
+      options_.on_wait(Waiting(Why(status), said.has_value() ? waited : absl::ZeroDuration()));
       said = now;
     }
     if (!Sleep(backoff.Next())) return Interrupted();

@@ -26,7 +26,7 @@ class JobClient {
     std::string master_address = "127.0.0.1:7070";
     Channels* channels = nullptr;  // borrowed, outlives the client
     // How long each call waits for a master that does not answer; 0: one try. The last try has at
-    // least a second.
+    // least a second, and if the address is a list there is one more to say why it failed.
     absl::Duration patience = absl::Seconds(10);
     absl::Duration call_limit = absl::Seconds(10);
     Backoff::Options backoff;
@@ -68,7 +68,11 @@ class JobClient {
   void Reconnect() ABSL_LOCKS_EXCLUDED(mu_);
   // False: interrupted.
   bool Sleep(absl::Duration duration);
-  std::string Waiting(const absl::Status& why, absl::Duration since) const;
+  // Why a call has failed so with UNAVAILABLE or DEADLINE_EXCEEDED. gRPC says it of the last master
+  // of a list alone, which may be one that stands by and never listens: this asks each, for at most
+  // a second.
+  std::string Why(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  std::string Waiting(const std::string& why, absl::Duration since) const;
 
   const Options options_;
 

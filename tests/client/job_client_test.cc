@@ -3,14 +3,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "client/commands/command.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_job_service.h"
+#include "tests/common/certificates.h"
 
 namespace tessera::client {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -117,6 +120,57 @@ TEST(JobClientOverTcp, FindsAMasterThatHasComeBack) {
   server->reset();
   EXPECT_TRUE(client.GetCluster().ok());
   EXPECT_TRUE(waited);
+}
+
+// What a list of masters gives who asks with these files, or without TLS.
+std::string ErrorOf(const std::string& masters, const SecurityFiles& files) {
+  std::unique_ptr<Security> security;
+  if (!files.empty()) security = Security::Load(files).value();
+  const std::unique_ptr<Channels> channels = NewNetworkChannels(security.get());
+  JobClient::Options options;
+  options.master_address = masters;
+  options.channels = channels.get();
+  options.patience = absl::ZeroDuration();
+  std::string error;
+  // A busy machine may have no time for a handshake.
+  for (int i = 0; i < 10; ++i) {
+    const absl::Status status = JobClient(options).List().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    error = std::string(status.message());
+    if (!absl::StrContains(error, "no answer in 1s")) break;
+  }
+  return error;
+}
+
+TEST(JobClientOverTcp, SaysOfEachMasterOfAListWhyItDoesNotAnswer) {
+  const Certificates certificates("of-the-master");
+  const Certificates others("of-others");
+  const auto of_server = Security::Load(certificates.ForServer());
+  ASSERT_TRUE(of_server.ok()) << of_server.status();
+  FakeJobService service;
+  const auto server = RpcServer::Start({.security = of_server->get()}, {&service});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string leads = (*server)->address();
+  // Those that stand by do not listen.
+  const std::string list = leads + ",127.0.0.1:1,127.0.0.1:2";
+  const auto says = [&](const std::string& of_leader) {
+    return AllOf(HasSubstr("s: " + leads + ": " + of_leader),
+                 HasSubstr("; 127.0.0.1:1, 127.0.0.1:2: Failed to connect to remote host: "
+                           "Connection refused; is tessera-master running there?"));
+  };
+  SecurityFiles files = others.ForClient();
+  files.server_name = "localhost";
+  EXPECT_THAT(ErrorOf(list, files), says("Tls handshake failed"));
+  files = certificates.ForClient();
+  files.server_name = "another";
+  EXPECT_THAT(ErrorOf(list, files), says("Custom verification check failed"));
+  EXPECT_THAT(ErrorOf(list, {}), says("Socket closed (is it a server with TLS?"));
+  // Or the leader's own, when it can be reached.
+  files.server_name = "localhost";
+  service.FailNext({kDown});
+  EXPECT_THAT(ErrorOf(list, files), HasSubstr("s: connection refused; is"));
+  EXPECT_THAT(ErrorOf("127.0.0.1:1,127.0.0.1:2", {}),
+              HasSubstr("s: Failed to connect to remote host: Connection refused; is"));
 }
 
 TEST_F(JobClientTest, PassesOnWhatTheMasterRefuses) {
