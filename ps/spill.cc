@@ -65,7 +65,13 @@ absl::StatusOr<std::shared_ptr<ColdStore>> Spill::Attach(
     options.max_bytes = options_.max_job_bytes;
     options.page_cache = options_.page_cache;
     options.readers = &readers_;
-    TESSERA_ASSIGN_OR_RETURN(cold, ColdStore::Open(options, std::move(specs)));
+    absl::StatusOr<std::unique_ptr<ColdStore>> opened = ColdStore::Open(options, std::move(specs));
+    if (!opened.ok()) {
+      // A full disk may have had room for the folder and its lock, and for nothing else.
+      PosixFileSystem().Remove(options.folder).IgnoreError();
+      return opened.status();
+    }
+    cold = *std::move(opened);
   }
   tier.cold = cold.get();
   tier.budget = &budget_;

@@ -1,7 +1,9 @@
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <numeric>
 #include <random>
@@ -422,6 +424,23 @@ TEST_F(SpillingJobTest, AJobThatEndsGivesItsMemoryAndItsFolderBack) {
   }
   EXPECT_EQ(spill->budget().rows(), 0);
   EXPECT_EQ(found(), 0);
+}
+
+TEST_F(SpillingJobTest, AJobForWhichTheDiskIsTooFullLeavesNoFolder) {
+  FaultFileSystem files;
+  const std::unique_ptr<Spill> spill = OpenSpill(1 << 20);
+  // There is room for files, but not for a byte in them.
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  const absl::Status status = ShardedJob(TestJob(), 1, files, clock_, spill.get()).status();
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  std::signal(SIGXFSZ, before);
+  EXPECT_FAILS(status, absl::StatusCode::kResourceExhausted, "/job-0/LOCK");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/job-0"));
+  EXPECT_OK(ShardedJob(TestJob(), 1, files, clock_, spill.get()).status());
 }
 
 TEST_F(SpillingJobTest, WhatAnEarlierProcessLeftInTheFolderIsWiped) {
