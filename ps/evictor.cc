@@ -95,6 +95,8 @@ void Evictor::Work() {
 
 void Evictor::Weigh(absl::Duration now) {
   uint64_t others = 0;
+  uint64_t measured = 0;
+  bool guessed = false;
   {
     absl::MutexLock lock(&mu_);
     uint64_t held = 0;
@@ -104,17 +106,21 @@ void Evictor::Weigh(absl::Duration now) {
       held += table->held_bytes();
       overhead += OverheadOf(*table);
     }
+    measured = others;
     if (resident_) {
       beside_.Measure(resident_(), held + others, now);
+      measured += beside_.measured() + overhead;
+      guessed = beside_.guessed();
       others += beside_.bytes() + overhead;
     }
   }
   budget_.SetOthers(others);
   if (others <= budget_.bytes() / 2 || std::exchange(warned_, true)) return;
   SPDLOG_WARN(
-      "rows have half of {} bytes (--memory), though other things take {} or are expected to: this "
-      "process may be larger; give it more",
-      budget_.bytes(), others);
+      "--memory is small: rows get half of its {} MiB, though the rest of this process is put at "
+      "{} MiB, {} ({} MiB are measured now): it may exceed --memory, give it more",
+      budget_.bytes() >> 20, others >> 20,
+      guessed ? "a first guess for a ps at work" : "with some to spare", measured >> 20);
 }
 
 bool Evictor::Round() {

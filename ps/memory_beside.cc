@@ -20,11 +20,13 @@ constexpr absl::Duration kHalfLifeWhereRowsStay = absl::Hours(2);
 }  // namespace
 
 void MemoryBeside::Measure(uint64_t resident, uint64_t counted, absl::Duration now) {
-  const uint64_t measured = resident > counted ? resident - counted : 0;
-  const uint64_t beside = measured + MarginOf(budget_);
+  measured_ = resident > counted ? resident - counted : 0;
+  const uint64_t beside = measured_ + MarginOf(budget_);
   const absl::Duration since = now - at_;
   at_ = now;
-  if (!std::exchange(measured_, true)) {
+  const bool begun = std::exchange(begun_, true);
+  guessed_ = begun ? guessed_ && beside < bytes_ : beside < kFirst;
+  if (!begun) {
     bytes_ = std::max(beside, kFirst);
   } else if (beside > bytes_ && rows_ == Rows::kStay) {
     bytes_ = beside;

@@ -20,12 +20,18 @@ class MemoryBeside {
   // `counted`: of the bytes that were resident at that moment, those that are counted elsewhere.
   void Measure(uint64_t resident, uint64_t counted, absl::Duration now);
   uint64_t bytes() const { return bytes_; }
+  // What was last measured, without a margin.
+  uint64_t measured() const { return measured_; }
+  // Whether bytes() is still above all that was measured, because it began with a guess.
+  bool guessed() const { return guessed_; }
 
  private:
   const uint64_t budget_;
   const Rows rows_;
   uint64_t bytes_ = 0;
-  bool measured_ = false;
+  uint64_t measured_ = 0;
+  bool begun_ = false;
+  bool guessed_ = false;
   absl::Duration at_;
 };
 

@@ -29,6 +29,24 @@ TEST(MemoryBesideTest, BeginsWithWhatAPsAtWorkHas) {
   EXPECT_NEAR(static_cast<double>(beside.bytes()), 88.0 * kMiB, 1);
 }
 
+TEST(MemoryBesideTest, TellsAGuessFromWhatIsMeasured) {
+  MemoryBeside beside(kBudget);
+  beside.Measure(30 * kMiB, 10 * kMiB, absl::Seconds(0));
+  EXPECT_EQ(beside.measured(), 20 * kMiB);
+  EXPECT_TRUE(beside.guessed());
+  beside.Measure(32 * kMiB, 10 * kMiB, absl::Seconds(1));
+  EXPECT_EQ(beside.measured(), 22 * kMiB);
+  EXPECT_TRUE(beside.guessed());
+  // From then on it is about what there was.
+  beside.Measure(100 * kMiB, 10 * kMiB, absl::Seconds(2));
+  EXPECT_FALSE(beside.guessed());
+  beside.Measure(30 * kMiB, 10 * kMiB, absl::Seconds(3));
+  EXPECT_FALSE(beside.guessed());
+  MemoryBeside of_much(kBudget);
+  of_much.Measure(96 * kMiB, 0, absl::Seconds(0));
+  EXPECT_FALSE(of_much.guessed());
+}
+
 TEST(MemoryBesideTest, FollowsUpInStepsAndDownInMinutes) {
   MemoryBeside beside(kBudget);
   beside.Measure(100 * kMiB, 0, absl::Seconds(0));
