@@ -37,6 +37,21 @@ Followed Evaluations::Monitored(const v1::Evaluation& evaluation) const {
   return Follow(monitor, evaluation.metrics().at(monitor));
 }
 
+const v1::Evaluation* Evaluations::Best() const {
+  const auto found = std::find_if(
+      all_.begin(), all_.end(), [](const v1::Evaluation& evaluation) { return evaluation.best(); });
+  return found == all_.end() ? nullptr : &*found;
+}
+
+bool Evaluations::BetterThan(const v1::Evaluation* best, const Followed& followed) const {
+  EvaluationRules kept;
+  kept.has_best = best != nullptr;
+  if (best != nullptr) kept.best = Monitored(*best).value;
+  return FollowEvaluation(kept, followed.value, followed.larger_is_better, {},
+                          spec().train().early_stopping())
+      .improved;
+}
+
 Evaluations::Added Evaluations::Add(v1::Evaluation evaluation, v1::Position& position) {
   const Followed followed = Monitored(evaluation);
   Added added;
@@ -51,7 +66,9 @@ Evaluations::Added Evaluations::Add(v1::Evaluation evaluation, v1::Position& pos
   };
   added.undefined =
       is_undefined(evaluation) && std::none_of(all_.begin(), all_.end(), is_undefined);
-  if (added.outcome.improved) {
+  // Also one that is worse than the best one seen, if that one's checkpoint is lost.
+  added.best = added.outcome.improved || BetterThan(Best(), followed);
+  if (added.best) {
     MarkNone();
     evaluation.set_best(true);
   }
@@ -59,7 +76,11 @@ Evaluations::Added Evaluations::Add(v1::Evaluation evaluation, v1::Position& pos
   for (const std::string& name : MetricsOf(spec())) {
     absl::StrAppendFormat(&added.text, " %s %.6f", name, evaluation.metrics().at(name));
   }
-  if (added.outcome.improved) added.text += " (best so far)";
+  if (added.outcome.improved) {
+    added.text += " (best so far)";
+  } else if (added.best) {
+    added.text += " (best that is left)";
+  }
   all_.push_back(std::move(evaluation));
   ForgetOldest();
   return added;
@@ -80,25 +101,15 @@ void Evaluations::ForgetOldest() {
 Evaluations::Left Evaluations::LoseBest(uint64_t step, const std::string& before, bool at_barrier,
                                         absl::string_view why, v1::Position& position) {
   position.set_best_checkpoint(before);
-  EvaluationRules rules = EvaluationRulesFrom(position);
   const v1::Evaluation* best = nullptr;
   const auto kept = ParseCheckpointFolder(before.substr(before.rfind('/') + 1));
   if (kept.has_value()) best = At(kept->step);
-  if (best != nullptr) rules.best = Monitored(*best).value;
-  if (before.empty()) rules.has_best = false;
   Left left;
   const v1::Evaluation* const here = at_barrier ? At(position.step()) : nullptr;
-  if (here != nullptr) {
-    const Followed value = Monitored(*here);
-    const EvaluationOutcome outcome = FollowEvaluation(rules, value.value, value.larger_is_better,
-                                                       {}, spec().train().early_stopping());
-    left.improved = outcome.improved;
-    if (outcome.improved) {
-      rules = outcome.rules;
-      best = here;
-    }
+  if (here != nullptr && BetterThan(best, Monitored(*here))) {
+    left.at_barrier = true;
+    best = here;
   }
-  StoreEvaluationRules(rules, position);
   const v1::Evaluation* const was = At(step);
   left.text = absl::StrCat(
       "the best model so far",

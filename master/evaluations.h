@@ -15,10 +15,12 @@
 namespace tessera::master {
 
 // The evaluations of a run, oldest first, those of the jobs that it goes on from before its own,
-// and which of them is the best by the metric that the job monitors. Follows the spec's rules
-// (plateau, early stopping), whose state is in the job's position. Of more than a thousand, or a
-// MiB, the oldest are forgotten, but for the best one: the job's record, manifests and statuses
-// have them all. Pure. Not thread-safe.
+// and which of them is marked as the best by the metric that the job monitors: the best one that a
+// checkpoint has, or is to have. Follows the spec's rules (plateau, early stopping), whose state is
+// in the job's position. They go by the best value that was seen, which may be better than the
+// marked one: what is trained must not hang on which checkpoints could be written. Of more than a
+// thousand, or a MiB, the oldest are forgotten, but for the best one: the job's record, manifests
+// and statuses have them all. Pure. Not thread-safe.
 class Evaluations {
  public:
   explicit Evaluations(const v1::JobRecord* record) : record_(*record) {}  // borrowed
@@ -31,20 +33,22 @@ class Evaluations {
   void MarkNone();
 
   struct Added {
-    EvaluationOutcome outcome;  // its `improved`: the evaluation is marked as the best
-    std::string text;           // what was measured
-    bool undefined = false;     // the monitored metric is NaN, for the first time
+    EvaluationOutcome outcome;
+    bool best = false;       // it is marked as the best
+    std::string text;        // what was measured
+    bool undefined = false;  // the monitored metric is NaN, for the first time
   };
   // Adds one of the validation split, and follows the rules.
   Added Add(v1::Evaluation evaluation, v1::Position& position);
 
   struct Left {
-    std::string text;       // what is lost, why, and which is the best now
-    bool improved = false;  // it is the one at the barrier
+    std::string text;         // what is lost, why, and which is marked as the best now
+    bool at_barrier = false;  // it is the one at the barrier
   };
-  // The only checkpoint that had the best model, of `step`, is lost. The best is now the evaluation
-  // whose checkpoint is `before` (empty: there is none), or, if `at_barrier`, that of the
-  // position's step where it is better: its checkpoint is still to be cut.
+  // The only checkpoint that had the best model, of `step`, is lost. Marks the evaluation whose
+  // checkpoint is `before` (empty: there is none), or, if `at_barrier`, that of the position's step
+  // where it is better: its checkpoint is still to be cut. The rules go on from the best value
+  // seen.
   Left LoseBest(uint64_t step, const std::string& before, bool at_barrier, absl::string_view why,
                 v1::Position& position);
 
@@ -53,6 +57,10 @@ class Evaluations {
   // The one of the validation split at that step; null: there is none.
   const v1::Evaluation* At(uint64_t step) const;
   Followed Monitored(const v1::Evaluation& evaluation) const;
+  // The marked one; null: there is none.
+  const v1::Evaluation* Best() const;
+  // Whether a model of that value is to be kept in place of `best` (null: there is none).
+  bool BetterThan(const v1::Evaluation* best, const Followed& followed) const;
   void ForgetOldest();
 
   const v1::JobRecord& record_;

@@ -439,7 +439,7 @@ class JobRun {
   std::string first_bad_record_;         // since this run began, with its error
   uint64_t next_evaluation_ = 1;
   Due due_;
-  bool improved_ = false;
+  bool improved_ = false;  // the model at the barrier is marked as the best
   bool stopping_ = false;  // early stopping, or nothing is left to train
   // The checkpoint under way, from its cut until it is committed or given up.
   struct Writing {

@@ -132,7 +132,9 @@ void JobRun::ContinueBarrier(const Now& now) {
 
 bool JobRun::CutsEarly() const {
   const v1::CheckpointSpec& rules = spec().checkpoint();
-  const bool best = improved_ && rules.keep_best();
+  // A model that is worse than the best one seen is kept since that one's checkpoint was lost: a
+  // matter of disks.
+  const bool best = improved_ && rules.keep_best() && position_.stop_misses() == 0;
   return !due_.checkpoint && !best && !stopping_ && rules.every_minutes() == 0;
 }
 

@@ -115,7 +115,7 @@ void JobRun::TellErrors(const ActionResult& result, const Now& now) {
 void JobRun::FollowRules(const v1::Evaluation& evaluation, const Now& now) {
   const Evaluations::Added added = evaluations_.Add(evaluation, position_);
   position_.set_evaluated_step(position_.step());
-  improved_ = added.outcome.improved;
+  improved_ = added.best;
   if (improved_) given_up_.reset();
   SPDLOG_INFO("job {}: {}", status().job_id(), added.text);
   ShowEvaluations();
@@ -154,7 +154,7 @@ void JobRun::LoseBest(const Writing& lost, absl::string_view why, const Now& now
   const bool at_barrier = phase_ == Phase::kAwaitingWrite && lost.step != position_.step();
   const Evaluations::Left left =
       evaluations_.LoseBest(lost.step, lost.best_before, at_barrier, why, position_);
-  if (at_barrier) improved_ = left.improved;
+  if (at_barrier) improved_ = left.at_barrier;
   jobs_->AddEvent(record_, left.text, now.wall);
   ShowEvaluations();
 }

@@ -36,7 +36,7 @@ struct TakeUp {
   std::optional<std::string> log_origin = std::nullopt;
   bool cut = false;       // a checkpoint was due at the barrier and is to be cut now
   bool early = false;     // it is none that the job asks for
-  bool improved = false;  // the model at the barrier was the best so far
+  bool improved = false;  // the model at the barrier is marked as the best
   absl::Duration since;   // when the barrier was reached
 };
 

@@ -344,8 +344,43 @@ TEST_F(CoreCheckpointTest, OneThatIsBetterThanTheBestThatWasWrittenIsTheBestThen
     RunUntil(id, v1::SUCCEEDED);
     EXPECT_THAT(Job(id).checkpoint(), HasSubstr("step-000000000030"));
     EXPECT_THAT(BestOf(id), ElementsAre(30));
-    EXPECT_EQ(writes_.back().manifest.position().best(), 0.7);
+    EXPECT_EQ(writes_.back().manifest.position().best(), 0.8) << "what the rules have seen";
     on_cut_ = nullptr;
+    on_write_ = nullptr;
+    RestartMaster();
+  }
+}
+
+TEST_F(CoreCheckpointTest, ABestModelThatIsLostChangesNothingOfWhatIsTrained) {
+  for (const bool full : {false, true}) {
+    SCOPED_TRACE(full);
+    JoinAll(1, 1);
+    v1::JobSpec spec = SmallJob();
+    spec.mutable_train()->set_epochs(9);
+    spec.mutable_checkpoint()->set_keep_best(true);
+    spec.mutable_tables(0)->mutable_expiry()->set_after_steps(1000);
+    spec.mutable_train()->mutable_early_stopping()->set_patience(3);
+    spec.mutable_train()->mutable_schedule()->mutable_plateau()->set_factor(0.5f);
+    spec.mutable_train()->mutable_schedule()->mutable_plateau()->set_patience(2);
+    aucs_ = {0.6, 0.8, 0.7, 0.75, 0.65};
+    trained_.clear();
+    cuts_.clear();
+    writes_.clear();
+    if (full) FailWrite(2, absl::ResourceExhaustedError("disk full"));
+    const std::string id = Submit(spec, 1, 1);
+    RunUntil(id, v1::SUCCEEDED);
+    EXPECT_EQ(Job(id).step(), 50u);
+    for (const v1::Train& unit : trained_) {
+      EXPECT_EQ(unit.learning_rate_scale(), unit.epoch() < 4 ? 1 : 0.5) << unit.epoch();
+    }
+    EXPECT_THAT(BestOf(id), ElementsAre(full ? 40 : 20));
+    EXPECT_THAT(Job(id).checkpoint(), HasSubstr(full ? "step-000000000040" : "000000000020"));
+    std::vector<uint64_t> expired;  // the steps of the cuts at which rows do
+    for (const CutCheckpoint& cut : cuts_) {
+      const v1::WriteCheckpointRequest& request = cut.calls[0].second;
+      if (!request.early()) expired.push_back(request.step());
+    }
+    EXPECT_THAT(expired, ElementsAre(10, 20, 50)) << "the others are matters of disks";
     on_write_ = nullptr;
     RestartMaster();
   }

@@ -84,9 +84,9 @@ TEST_F(EvaluationsTest, WhereTheBestIsLostTheOneBeforeIs) {
   EXPECT_EQ(left.text,
             "the best model so far, of step 20, auc 0.700000, is lost: no room; the best that is "
             "left is of step 10, auc 0.600000");
-  EXPECT_FALSE(left.improved);
+  EXPECT_FALSE(left.at_barrier);
   EXPECT_THAT(Best(), ElementsAre(10));
-  EXPECT_EQ(position_.best(), 0.6);
+  EXPECT_EQ(position_.best(), 0.7) << "the rules go by what was seen";
   EXPECT_EQ(position_.best_checkpoint(), "job-1/step-000000000010");
 }
 
@@ -94,12 +94,12 @@ TEST_F(EvaluationsTest, OrTheOneAtTheBarrierIfThatIsBetter) {
   Add(10, 0.6);
   Add(20, 0.7);
   Add(30, 0.65);
-  EXPECT_FALSE(evaluations_.LoseBest(20, "job-1/step-000000000010", false, "", position_).improved);
+  EXPECT_FALSE(
+      evaluations_.LoseBest(20, "job-1/step-000000000010", false, "", position_).at_barrier);
   EXPECT_THAT(Best(), ElementsAre(10)) << "that of step 30 has no checkpoint, nor will";
-  position_.set_best(0.7);
-  EXPECT_TRUE(evaluations_.LoseBest(20, "job-1/step-000000000010", true, "", position_).improved);
+  EXPECT_TRUE(evaluations_.LoseBest(20, "job-1/step-000000000010", true, "", position_).at_barrier);
   EXPECT_THAT(Best(), ElementsAre(30));
-  EXPECT_EQ(position_.best(), 0.65);
+  EXPECT_EQ(position_.best(), 0.7);
 }
 
 TEST_F(EvaluationsTest, WhereNoneIsLeftTheNextIsTheBest) {
@@ -107,8 +107,39 @@ TEST_F(EvaluationsTest, WhereNoneIsLeftTheNextIsTheBest) {
   EXPECT_THAT(evaluations_.LoseBest(20, "", false, "no room", position_).text,
               HasSubstr("none is left"));
   EXPECT_THAT(Best(), ElementsAre());
-  EXPECT_FALSE(position_.has_best());
-  EXPECT_TRUE(Add(30, 0.1).outcome.improved);
+  const Evaluations::Added next = Add(30, 0.1);
+  EXPECT_TRUE(next.best);
+  EXPECT_EQ(next.text, "step 30: validation auc 0.100000 (best that is left)");
+  EXPECT_THAT(Best(), ElementsAre(30));
+}
+
+TEST_F(EvaluationsTest, TheRulesGoOnAsIfTheBestWereNotLost) {
+  v1::PlateauSpec& plateau = *record_.mutable_status()
+                                  ->mutable_spec()
+                                  ->mutable_train()
+                                  ->mutable_schedule()
+                                  ->mutable_plateau();
+  plateau.set_factor(0.5f);
+  plateau.set_patience(1);
+  for (const std::string before : {"job-1/step-000000000010", ""}) {
+    SCOPED_TRACE(before);
+    position_.Clear();
+    evaluations_.Set({});
+    Add(10, 0.6);
+    Add(20, 0.7);
+    evaluations_.LoseBest(20, before, false, "no room", position_);
+    const Evaluations::Added worse = Add(30, 0.65);
+    EXPECT_TRUE(worse.best);
+    EXPECT_FALSE(worse.outcome.improved);
+    EXPECT_TRUE(worse.outcome.cut);
+    EXPECT_EQ(position_.plateau_scale(), 0.5);
+    EXPECT_EQ(position_.stop_misses(), 1u);
+    const Evaluations::Added worse_still = Add(40, 0.64);
+    EXPECT_FALSE(worse_still.best);
+    EXPECT_TRUE(worse_still.outcome.stop);
+    EXPECT_THAT(Best(), ElementsAre(30));
+    EXPECT_EQ(position_.best(), 0.7);
+  }
 }
 
 }  // namespace
