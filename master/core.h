@@ -50,7 +50,8 @@ class MasterCore {
     absl::Duration stuck_after = absl::Minutes(10);  // see RunOptions
     // For a job that starts without a checkpoint; a checkpoint has its own number.
     uint32_t partitions = kDefaultPartitions;
-    // Restarts in a row without progress that a job survives: about two minutes of them.
+    // Restarts in a row without progress that a job survives: about two minutes of them. Those
+    // that find no room do not count: RunOptions::disk_patience is theirs.
     uint32_t fruitless_restarts = 15;
     Quotas quotas;
     // The next job's number is at least this: above the numbers of folders left by earlier jobs.
@@ -184,6 +185,8 @@ class MasterCore {
   // core_schedule.cc
   void Schedule(const Now& now);
   void SettleEnd(JobSlot& slot, const Now& now);
+  // The run of that end is over, and the job goes on with another, or fails after too many.
+  void SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_patience, const Now& now);
   // Gives ranks without a worker to workers that are free.
   void FillRanks(const Now& now);
   void FillRanksOf(JobRun& run, const Now& now);

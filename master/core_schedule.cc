@@ -87,11 +87,39 @@ void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
       break;
   }
   CloseOn(run->options().ps, slot, *run);
+  SettleRestart(slot, end, run->options().disk_patience, now);
+}
+
+void MasterCore::SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_patience,
+                               const Now& now) {
+  v1::JobRecord* const record = slot.record();
+  v1::JobStatus& status = *record->mutable_status();
   if (status.step() > record->furthest_step()) {
     record->set_furthest_step(status.step());
     record->set_fruitless_restarts(0);
   }
-  record->set_fruitless_restarts(record->fruitless_restarts() + 1);
+  const bool no_room = end.reason == kNoRoom;
+  if (!no_room) {
+    record->clear_no_room_since_unix_ms();
+    record->set_fruitless_restarts(record->fruitless_restarts() + 1);
+  } else if (record->no_room_since_unix_ms() == 0) {
+    record->set_no_room_since_unix_ms(absl::ToUnixMillis(now.wall));
+  }
+  if (no_room) {
+    const absl::Time since = absl::FromUnixMillis(record->no_room_since_unix_ms());
+    const std::string patience = absl::FormatDuration(disk_patience);
+    if (now.wall - since > disk_patience) {
+      return jobs_.Move(
+          record, v1::FAILED, kNoRoom,
+          absl::StrCat("a ps has had no room for the job in ", patience, ": ", end.message,
+                       "; make room, then submit the job again",
+                       status.checkpoint().empty()
+                           ? ""
+                           : absl::StrCat(" with start.checkpoint = ", status.checkpoint())),
+          now.wall);
+    }
+    absl::StrAppend(&end.message, "; the job is opened again until there is room, for ", patience);
+  }
   if (record->fruitless_restarts() > options_.fruitless_restarts) {
     return jobs_.Move(
         record, v1::FAILED, "TooManyRestarts",
@@ -101,12 +129,18 @@ void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
   }
   absl::Duration wait = options_.first_retry;
   for (uint32_t i = 1; i < record->fruitless_restarts(); ++i) wait *= 2;
+  if (no_room) wait = options_.longest_retry;
   slot.retry_at = now.monotonic + std::min(wait, options_.longest_retry);
   status.set_restarts(status.restarts() + 1);
   ++counts_.restarts;
+  const std::string event = absl::StrCat(
+      status.checkpoint().empty() ? "starts anew: " : "returns to its last checkpoint: ",
+      end.message);
   const auto& events = status.events();
-  if (events.empty() || events.rbegin()->message() != end.message) {
-    jobs_.AddEvent(record, absl::StrCat("returns to its last checkpoint: ", end.message), now.wall);
+  // A loss has an event of its own.
+  if (events.empty() ||
+      (events.rbegin()->message() != end.message && events.rbegin()->message() != event)) {
+    jobs_.AddEvent(record, event, now.wall);
   }
   jobs_.Move(record, v1::RESTARTING, end.reason, end.message, now.wall);
 }

@@ -61,7 +61,7 @@ struct RunOptions {
   // to its last checkpoint.
   absl::Duration ps_patience = absl::Minutes(2);
   // How long a job that has trained tries to write its last checkpoint while the disk is full or
-  // fails.
+  // fails, and how long a job tries to open where a ps has no room.
   absl::Duration disk_patience = absl::Minutes(10);
   // How long a rank may have no worker before the job goes back to its last checkpoint.
   absl::Duration worker_patience = absl::Minutes(2);

@@ -123,6 +123,42 @@ TEST_F(CoreRecoveryTest, RestartsWithoutProgressEndTheJobWithTheLastReason) {
   EXPECT_EQ(opens_.size(), 16u);
 }
 
+TEST_F(CoreRecoveryTest, WhereAPsHasNoRoomTheJobIsOpenedAgainForTenMinutes) {
+  const std::string full = "open the job on ps-0: /data/ps-0: No space left on device";
+  for (const bool lasts : {false, true}) {
+    SCOPED_TRACE(lasts);
+    JoinAll(1, 1);
+    on_open_ = [&](const OpenPs&) { return absl::ResourceExhaustedError(full); };
+    const std::string id = Submit(SmallJob(), 1, 1);
+    Rounds(10);
+    EXPECT_EQ(Job(id).state(), v1::RESTARTING);
+    EXPECT_EQ(Job(id).reason(), "NoRoom");
+    EXPECT_THAT(Job(id).message(), HasSubstr(full + "; the job is opened again"));
+    Rounds(5700);  // 9.5 minutes
+    ASSERT_EQ(Job(id).state(), v1::RESTARTING);
+    const std::vector<std::string> events = Events(id);
+    EXPECT_THAT(events, Contains(HasSubstr("starts anew: " + full)));
+    EXPECT_LE(events.size(), 2u);
+    if (lasts) {
+      RunUntil(id, v1::FAILED, 500);
+      EXPECT_EQ(Job(id).reason(), "NoRoom");
+      EXPECT_THAT(Job(id).message(), HasSubstr("no room for the job in 10m: " + full));
+      continue;
+    }
+    on_open_ = nullptr;
+    RunUntilStep(id, 11);
+    // The next time has ten minutes of its own.
+    on_open_ = [&](const OpenPs&) { return absl::ResourceExhaustedError(full); };
+    Kill("ps-0");
+    Join(v1::PS, "ps-0");
+    Rounds(3000);
+    EXPECT_EQ(Job(id).reason(), "NoRoom");
+    on_open_ = nullptr;
+    RunUntil(id, v1::SUCCEEDED);
+    RestartMaster();
+  }
+}
+
 TEST_F(CoreRecoveryTest, AUnitThatFailsForGoodFailsTheJobWithTheWorkersMessage) {
   JoinAll(1, 1);
   on_unit_ = [](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
