@@ -14,9 +14,9 @@ namespace tessera::master {
 
 // The reason of a FAILED job that a user has cancelled.
 inline constexpr char kCancelled[] = "Cancelled";
-// The reasons of jobs that wait for processes to join.
 // A disk, or the memory, of a ps had no room where the job was opened.
 inline constexpr char kNoRoom[] = "NoRoom";
+// The reasons of jobs that wait for processes to join.
 inline constexpr char kWaitsForPs[] = "WaitingForPs";
 inline constexpr char kWaitsForWorkers[] = "WaitingForWorkers";
 
