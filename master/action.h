@@ -132,6 +132,8 @@ struct ActionResult {
   absl::Status status;
   // CutCheckpoint, WriteCheckpoint: the action failed on the master's own disk, not on a ps.
   bool own_disk = false;
+  // ClosePs: the incarnations of the ps that have done it.
+  std::vector<uint64_t> closed;
   // FindCheckpoint.
   std::string folder;
   v1::CheckpointManifest manifest;

@@ -139,7 +139,9 @@ ActionResult ActionRunner::Do(const ClosePs& close) {
             .status();
     if (!result.status.ok()) {
       SPDLOG_DEBUG("{}", std::string(result.status.message()));
+      continue;
     }
+    result.closed.push_back(ps.incarnation);
   }
   return result;
 }

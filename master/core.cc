@@ -98,6 +98,7 @@ absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& 
     // The log of an unknown job stays: the job may be another cluster's, which goes on with it.
     if (record == nullptr || !HasEnded(record->status().state())) continue;
     joined.welcome.add_ended_jobs(id);
+    membership_.ForgetLog(joined.welcome.incarnation(), id);
   }
   joined.welcome.set_cluster(options_.cluster);
   joined.welcome.set_forgotten_below(jobs_.ForgottenBelow());
@@ -487,9 +488,18 @@ std::optional<Action> MasterCore::TakeAction(Lane lane) {
   return std::nullopt;
 }
 
+void MasterCore::ForgetLog(uint64_t ps, uint64_t number) {
+  // By number, since the job itself may be forgotten by now.
+  for (const v1::JobRecord* record : jobs_.NewestFirst()) {
+    if (record->number() != number || !HasEnded(record->status().state())) continue;
+    membership_.ForgetLog(ps, record->status().job_id());
+  }
+}
+
 void MasterCore::ActionDone(uint64_t id, ActionResult result, const Now& now) {
   for (auto& [number, slot] : slots_) {
     if (!slot.Has(id)) continue;
+    for (const uint64_t ps : result.closed) ForgetLog(ps, number);
     slot.ActionDone(id, std::move(result), now);
     return Schedule(now);
   }

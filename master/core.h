@@ -169,6 +169,9 @@ class MasterCore {
   // jobs' events out.
   bool Concerns(const v1::JobRecord& record, v1::NodeKind kind, const std::string& name,
                 const Now& now) const;
+  // The ps has closed the job of that number, and with it its log; one that goes on may get
+  // another.
+  void ForgetLog(uint64_t ps, uint64_t number);
   void ReserveIncarnations();
   // Called first by the calls that have a time: a call long after the last Tick shows that the
   // master stood still and could hear nobody.
@@ -223,7 +226,8 @@ class MasterCore {
   // Tells the jobs' runs how full their push logs on a ps are.
   void HearLogs(const Node& ps, const v1::Heartbeat& heartbeat, const Now& now);
   // Closes the jobs that a ps says it has and that nobody uses any more: the call to close them did
-  // not reach the ps, or the ps was away when a run ended.
+  // not reach the ps, or the ps was away when a run ended. So with the jobs that have ended, and of
+  // which the ps brought logs alone when it joined: another has taken its place.
   void CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat);
   // Copies of rows: hears what ps say of them, and chooses which ps is to have one.
   void TickFollowers(const Now& now);

@@ -371,6 +371,15 @@ void MasterCore::CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat) {
     close.ps.push_back(NodeOf(ps));
     slot->second.Close(std::move(close));
   }
+  for (const std::string& id : ps.logged_jobs) {
+    v1::JobRecord* const record = jobs_.Find(id);
+    if (record == nullptr || !HasEnded(record->status().state())) continue;
+    JobSlot& slot = slots_.try_emplace(record->number(), record).first->second;
+    if (!slot.IsIdle()) continue;  // what closes it now may do so there
+    ClosePs close = CloseOf(id, record->status().generation());
+    close.ps.push_back(NodeOf(ps));
+    slot.Close(std::move(close));
+  }
 }
 
 void MasterCore::TickFollowers(const Now& now) {

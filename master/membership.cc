@@ -79,6 +79,7 @@ absl::StatusOr<Membership::Joined> Membership::Join(const v1::Hello& hello, absl
     node.address = hello.address();
     node.process = hello.process();
     node.pid = hello.pid();
+    node.logged_jobs = {hello.logged_jobs().begin(), hello.logged_jobs().end()};
     node.last_seen = node.joined_at = now;
     node.last_seen_wall = wall;
     return welcome(node);
@@ -107,6 +108,7 @@ absl::StatusOr<Membership::Joined> Membership::Join(const v1::Hello& hello, absl
   node.incarnation = next_incarnation_++;
   node.process = hello.process();
   node.pid = hello.pid();
+  node.logged_jobs = {hello.logged_jobs().begin(), hello.logged_jobs().end()};
   node.alive = true;
   node.last_seen = node.joined_at = now;
   node.last_seen_wall = wall;
@@ -177,6 +179,12 @@ bool Membership::Outlives(uint64_t incarnation, absl::Duration joined_at, bool b
     return true;
   }
   return false;
+}
+
+void Membership::ForgetLog(uint64_t incarnation, const std::string& job_id) {
+  for (auto& [name, node] : nodes_) {
+    if (node.incarnation == incarnation) node.logged_jobs.erase(job_id);
+  }
 }
 
 void Membership::Release(uint64_t incarnation) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct Node {
   bool expected = false;  // it lives, but has not joined this master yet or its stream broke
   bool released = false;  // it asked to stop, and may
   v1::Heartbeat heartbeat;
+  std::set<std::string> logged_jobs;  // Hello.logged_jobs, but for those of ForgetLog
 };
 
 // The processes of the cluster: names, incarnations, leases, deaths. A pure core: only calls and
@@ -80,6 +82,8 @@ class Membership {
   // either it has joined by another stream since, or the stream `broke` and the process may come
   // back (StoodStill) within Options::rejoin.
   bool Outlives(uint64_t incarnation, absl::Duration joined_at, bool broke, absl::Duration now);
+  // The process has no log of that job any more, or is told so by its Welcome.
+  void ForgetLog(uint64_t incarnation, const std::string& job_id);
   // A ps that asked to stop (Heartbeat.leaving) may stop.
   void Release(uint64_t incarnation);
   // Kills the nodes whose lease has run out by now, and returns them.

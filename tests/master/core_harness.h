@@ -109,6 +109,7 @@ class CoreHarness {
     if (!without_address_.contains(name)) hello.set_address(name + ":1");
     hello.set_protocol(kProtocolVersion);
     hello.set_process(++processes_);
+    for (const std::string& id : logs_[name]) hello.add_logged_jobs(id);
     return hello;
   }
   uint64_t Join(v1::NodeKind kind, const std::string& name) {
@@ -276,14 +277,16 @@ class CoreHarness {
   std::map<std::string, v1::CheckpointManifest> disk_;
   std::set<std::string> damaged_;  // folders
   // Scripts.
-  std::map<std::string, v1::Heartbeat> heartbeats_;  // by name
-  std::set<std::string> without_address_;            // workers that serve nothing
+  std::map<std::string, v1::Heartbeat> heartbeats_;    // by name
+  std::set<std::string> without_address_;              // workers that serve nothing
+  std::map<std::string, std::set<std::string>> logs_;  // jobs, by the ps that joins with their logs
   std::function<absl::Status(const OpenPs&)> on_open_;
   std::function<absl::Status(const WriteCheckpoint&)> on_write_;
   std::function<absl::Status(const CutCheckpoint&)> on_cut_;
   std::function<ActionResult(const CopyPartitions&)> on_copy_;
   std::function<absl::Status(const TellFollower&)> on_tell_;
   std::function<ActionResult(const WeighPartitions&)> on_weigh_;  // else all are alike
+  std::set<std::string> unreached_;                               // ps, by calls that close a job
   bool hold_writes_ = false;
   bool in_foreground_ = false;  // what a script is asked for
   bool own_disk_ = false;       // what on_cut_ and on_write_ say is of the master's own disk
@@ -426,8 +429,13 @@ class CoreHarness {
   ActionResult Do(const ClosePs& close) {
     ++closes_;
     last_close_ = close;
-    for (const RunNode& ps : close.ps) closed_.insert(ps.name);
-    return {};
+    ActionResult result;
+    for (const RunNode& ps : close.ps) {
+      if (unreached_.contains(ps.name)) continue;
+      closed_.insert(ps.name);
+      result.closed.push_back(ps.incarnation);
+    }
+    return result;
   }
   ActionResult Do(const CutCheckpoint& cut) {
     cuts_.push_back(cut);

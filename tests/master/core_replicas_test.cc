@@ -92,6 +92,37 @@ TEST_F(CoreReplicasTest, WhoIsFreeFollowsAndTakesThePlace) {
 }
 
 // The copy's log takes room on the disk of the ps that has it.
+TEST_F(CoreReplicasTest, OneThatIsBackWithALogNobodyNeedsIsToldWhenTheJobEnds) {
+  JoinAll(3, 1);
+  v1::JobSpec spec = Replicated();
+  spec.mutable_train()->set_epochs(100);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 10);
+  BeInSync(id);
+  // Another follows; the one that is back has its log all the same.
+  Kill("ps-1");
+  heartbeats_.clear();
+  for (int i = 0; i < 500 && (i == 0 || !tells_.back().follower.has_value()); ++i) Round();
+  ASSERT_TRUE(tells_.back().follower.has_value());
+  ASSERT_EQ(tells_.back().follower->first.name, "ps-2");
+  logs_["ps-1"] = {id, "other-9"};
+  Join(v1::PS, "ps-1");
+  RunUntilStep(id, Job(id).step() + 50);
+  EXPECT_THAT(closed_, Not(Contains("ps-1"))) << "it may be asked for its log yet";
+  unreached_ = {"ps-1"};
+  RunUntil(id, v1::SUCCEEDED);
+  Rounds(10);
+  EXPECT_THAT(closed_, testing::ElementsAre("ps-0", "ps-2"));
+  unreached_.clear();
+  Rounds(3);
+  EXPECT_THAT(closed_, Contains("ps-1"));
+  EXPECT_EQ(last_close_.request.job_id(), id);
+  EXPECT_EQ(last_close_.request.generation(), Job(id).generation());
+  const int closes = closes_;
+  Rounds(10);
+  EXPECT_EQ(closes_, closes) << "once is enough";
+}
+
 TEST_F(CoreReplicasTest, ACopysLogWithLittleRoomIsCalledByThePsThatHasIt) {
   const std::string id = StartPair();
   BeInSync(id);
