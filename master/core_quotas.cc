@@ -113,8 +113,10 @@ void MasterCore::EnforceQuotas(const Now& now) {
     }
     if (goes || last == nullptr) continue;
     v1::JobRecord* const record = last->record();
-    const std::string why =
-        absl::StrCat("team ", team, " has ", above, " (tessera-master --quotas)");
+    std::string why = absl::StrCat("team ", team, " has ", above, " (tessera-master --quotas)");
+    // It would be suspended again wherever it is resumed.
+    if (use.jobs.size() == 1)
+      absl::StrAppend(&why, ", and this job alone is above: raise it first");
     v1::Suspension& suspending = *record->mutable_status()->mutable_suspending();
     suspending.set_since_unix_ms(absl::ToUnixMillis(now.wall));
     suspending.set_why(why);

@@ -107,7 +107,8 @@ TEST_F(CoreQuotasTest, ATeamAboveItsRowsHasItsYoungestJobSuspendedWithoutLoss) {
   for (const std::string& id : {other, old, young}) SetRows(id, 501);
   RunUntil(young, v1::SUSPENDED);
   EXPECT_THAT(Events(young), Contains(HasSubstr("team ads has 1002 rows, and may have 1000")));
-  EXPECT_THAT(Job(young).message(), HasSubstr("; team ads has 1002 rows, and may have 1000 ("));
+  EXPECT_THAT(Job(young).message(),
+              HasSubstr("; team ads has 1002 rows, and may have 1000 (tessera-master --quotas); "));
   EXPECT_EQ(Job(old).rows(), 501u);
   EXPECT_EQ(Job(old).row_bytes(), 50100u);
   const uint64_t step = Job(young).step();
@@ -151,6 +152,11 @@ TEST_F(CoreQuotasTest, ATeamAboveItsBytesBeginsNothing) {
   const std::string b = Submit(Of("ads", "b"), 1, 1);
   EXPECT_EQ(Job(b).message(),
             "team ads has 200000 bytes of rows, and may have 100000 (a-1); the job needs 1");
+  // To resume it does not help by itself.
+  RunUntil(a, v1::SUSPENDED);
+  EXPECT_THAT(Job(a).message(),
+              HasSubstr("may have 100000 (tessera-master --quotas), and this job alone is above: "
+                        "raise it first; `tessera resume a-1` queues it again"));
 }
 
 TEST(Quotas, MistakesInTheFileAreNamed) {
