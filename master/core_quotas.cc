@@ -115,8 +115,9 @@ void MasterCore::EnforceQuotas(const Now& now) {
     v1::JobRecord* const record = last->record();
     std::string why = absl::StrCat("team ", team, " has ", above, " (tessera-master --quotas)");
     // It would be suspended again wherever it is resumed.
-    if (use.jobs.size() == 1)
+    if (use.jobs.size() == 1) {
       absl::StrAppend(&why, ", and this job alone is above: raise it first");
+    }
     v1::Suspension& suspending = *record->mutable_status()->mutable_suspending();
     suspending.set_since_unix_ms(absl::ToUnixMillis(now.wall));
     suspending.set_why(why);
