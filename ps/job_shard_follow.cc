@@ -22,9 +22,10 @@ absl::Status JobShard::SetFollower(uint64_t pair, std::string follower) {
 }
 
 void JobShard::ForgetWhatWasHeld() {
-  if (!log_is_held_) return;
+  // A checkpoint that is committed meanwhile says so itself.
+  if (!log_is_held_.exchange(false)) return;
   const std::optional<std::string> cut = feed_->committed();
-  if (cut.has_value() && log_->Forget(*cut, feed_->needed_from())) log_is_held_ = false;
+  if (cut.has_value() && !log_->Forget(*cut, feed_->needed_from())) log_is_held_ = true;
 }
 
 void JobShard::ReadLog(const v1::ReadLogRequest& request, absl::Duration deadline,
