@@ -181,9 +181,10 @@ std::vector<std::string> JobShard::Waits() const {
     waits.push_back(
         absl::StrCat("job ", request_.job_id(), ": pushes wait: ", feed_->DescribeWait()));
   }
-  if (log_is_held_ && log_share() >= kMuchOfALog) {
-    waits.push_back(absl::StrCat("job ", request_.job_id(), ": the push log keeps what ",
-                                 feed_->follower(),
+  const bool much_is_held = log_is_held_ && log_share() >= kMuchOfALog;
+  const std::string follower = much_is_held ? feed_->follower() : "";
+  if (!follower.empty()) {
+    waits.push_back(absl::StrCat("job ", request_.job_id(), ": the push log keeps what ", follower,
                                  ", which is to have a copy of the rows, has not read yet"));
   }
   absl::MutexLock lock(&mu_);
