@@ -156,8 +156,9 @@ std::string SummaryText(const v1::JobStatus& status) {
   }
   absl::StrAppend(&text, "\n");
   if (IsTraining(status.task()) && status.step() > 0) {
-    absl::StrAppend(&text, "  trained     ", status.step(), " steps, ", status.epoch(),
-                    status.epoch() == 1 ? " epoch, " : " epochs, ",
+    // A job that stops early or by force has begun its epoch, and need not have done all of it.
+    absl::StrAppend(&text, "  trained     ", status.step(), " steps, to epoch ", status.epoch(),
+                    status.epochs() > 0 ? absl::StrCat(" of ", status.epochs()) : "", ", ",
                     ShortNumber(static_cast<double>(status.samples())), " samples at ",
                     ShortNumber(status.mean_samples_per_second()), " samples/s; first step after ",
                     absl::StrFormat("%.1f s", status.seconds_to_first_step()), "\n");
