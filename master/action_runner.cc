@@ -28,7 +28,7 @@ constexpr absl::Duration kWeighCall = absl::Seconds(30);
 template <typename Request, typename Response, typename Prepare>
 absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
     const std::vector<std::pair<RunNode, Request>>& calls, absl::Duration limit, const char* what,
-    AfterError after_error, Prepare prepare) {
+    AfterError after_error, Prepare prepare, uint64_t* failed) {
   struct Call {
     grpc::ClientContext context;
     std::unique_ptr<Stub> stub;
@@ -75,6 +75,7 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
     }
     if (all[i]->status.ok() || !first.ok()) continue;
     first = WithContext(FromGrpc(all[i]->status), absl::StrCat(what, " on ", calls[i].first.name));
+    if (failed != nullptr) *failed = calls[i].first.incarnation;
     if (after_error == AfterError::kWait) continue;
     for (auto& call : all) call->context.TryCancel();
   }
@@ -122,7 +123,8 @@ ActionResult ActionRunner::Do(const OpenPs& open) {
   result.status =
       CallAll<v1::OpenJobRequest, v1::OpenJobResponse>(
           open.calls, kLongCall, "open the job", AfterError::kCancel,
-          [](Stub& stub, auto... arguments) { return stub.PrepareAsyncOpenJob(arguments...); })
+          [](Stub& stub, auto... arguments) { return stub.PrepareAsyncOpenJob(arguments...); },
+          &result.failed_ps)
           .status();
   return result;
 }

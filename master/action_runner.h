@@ -57,11 +57,12 @@ class ActionRunner {
   // After one call has failed, the others are cancelled, or (kWait) end by themselves, so that no
   // ps is still at work on files that the caller is about to remove.
   enum class AfterError { kCancel, kWait };
-  // Sends all calls and waits for all answers, which are in the order of the calls.
+  // Sends all calls and waits for all answers, which are in the order of the calls. Into `failed`,
+  // unless null: the incarnation of the ps that the error is of.
   template <typename Request, typename Response, typename Prepare>
   absl::StatusOr<std::vector<Response>> CallAll(
       const std::vector<std::pair<RunNode, Request>>& calls, absl::Duration limit, const char* what,
-      AfterError after_error, Prepare prepare) ABSL_LOCKS_EXCLUDED(mu_);
+      AfterError after_error, Prepare prepare, uint64_t* failed = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
 
   Channels* const channels_;
   const CheckpointFiles disk_;

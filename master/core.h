@@ -190,6 +190,9 @@ class MasterCore {
   void SettleEnd(JobSlot& slot, const Now& now);
   // The run of that end is over, and the job goes on with another, or fails after too many.
   void SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_patience, const Now& now);
+  // A ps (its incarnation; 0: which one is not known) had no room for the job: there are enough
+  // others to open it on.
+  bool OthersHaveRoom(v1::JobRecord* record, uint64_t without, const Now& now) const;
   // Gives ranks without a worker to workers that are free.
   void FillRanks(const Now& now);
   void FillRanksOf(JobRun& run, const Now& now);
@@ -201,6 +204,7 @@ class MasterCore {
   enum class Start {
     kStarted,
     kWaits,      // for a moment
+    kLacksRoom,  // a ps has none for the job: it is tried again later
     kLacksFree,  // enough workers live, but other jobs have them
     kLacksLive,
     kAboveQuota,

@@ -16,6 +16,8 @@ namespace {
 // A process that lives finds a restarted master within this: the process tries every two seconds,
 // and so does its channel.
 constexpr absl::Duration kFindsMaster = absl::Seconds(5);
+// A job whose ps have no room for it holds back the jobs behind it for this time.
+constexpr absl::Duration kKeepsPlace = absl::Minutes(1);
 
 std::string Names(const std::vector<const Node*>& nodes) {
   if (nodes.empty()) return "none";
@@ -30,6 +32,16 @@ std::string AddressAdvice(size_t silent) {
       "each other";
   if (silent > 0) absl::StrAppend(&advice, ", and ", silent, " of those here have no address");
   return advice;
+}
+
+bool IsAmong(const google::protobuf::RepeatedField<uint64_t>& list, uint64_t incarnation) {
+  return std::find(list.begin(), list.end(), incarnation) != list.end();
+}
+
+// For how long restarts have found no room where the job is opened; zero: the last one did.
+absl::Duration NoRoomSince(const v1::JobRecord& record, const Now& now) {
+  if (!record.has_no_room()) return absl::ZeroDuration();
+  return now.wall - absl::FromUnixMillis(record.no_room().since_unix_ms());
 }
 
 }  // namespace
@@ -98,27 +110,29 @@ void MasterCore::SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_pa
     record->set_furthest_step(status.step());
     record->set_fruitless_restarts(0);
   }
-  const bool no_room = end.reason == kNoRoom;
-  if (!no_room) {
-    record->clear_no_room_since_unix_ms();
-    record->set_fruitless_restarts(record->fruitless_restarts() + 1);
-  } else if (record->no_room_since_unix_ms() == 0) {
-    record->set_no_room_since_unix_ms(absl::ToUnixMillis(now.wall));
-  }
-  if (no_room) {
-    const absl::Time since = absl::FromUnixMillis(record->no_room_since_unix_ms());
-    const std::string patience = absl::FormatDuration(disk_patience);
-    if (now.wall - since > disk_patience) {
+  absl::Duration wait = options_.first_retry;
+  if (end.reason == kNoRoom) {
+    if (NoRoomSince(*record, now) > disk_patience) {
       return jobs_.Move(
           record, v1::FAILED, kNoRoom,
-          absl::StrCat("a ps has had no room for the job in ", patience, ": ", end.message,
-                       "; make room, then submit the job again",
+          absl::StrCat("a ps has had no room for the job in ", absl::FormatDuration(disk_patience),
+                       ": ", end.message, "; make room, then submit the job again",
                        status.checkpoint().empty()
                            ? ""
                            : absl::StrCat(" with start.checkpoint = ", status.checkpoint())),
           now.wall);
     }
-    absl::StrAppend(&end.message, "; the job is opened again until there is room, for ", patience);
+    if (OthersHaveRoom(record, end.without_room, now)) {
+      end.message += "; the job is opened on other ps";
+    } else {
+      absl::StrAppend(&end.message, "; the job is opened again until there is room, for ",
+                      absl::FormatDuration(disk_patience));
+      wait = options_.longest_retry;
+    }
+  } else {
+    record->clear_no_room();
+    record->set_fruitless_restarts(record->fruitless_restarts() + 1);
+    for (uint32_t i = 1; i < record->fruitless_restarts(); ++i) wait *= 2;
   }
   if (record->fruitless_restarts() > options_.fruitless_restarts) {
     return jobs_.Move(
@@ -127,9 +141,6 @@ void MasterCore::SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_pa
                      record->furthest_step(), "; the last reason: ", end.message),
         now.wall);
   }
-  absl::Duration wait = options_.first_retry;
-  for (uint32_t i = 1; i < record->fruitless_restarts(); ++i) wait *= 2;
-  if (no_room) wait = options_.longest_retry;
   slot.retry_at = now.monotonic + std::min(wait, options_.longest_retry);
   status.set_restarts(status.restarts() + 1);
   ++counts_.restarts;
@@ -143,6 +154,22 @@ void MasterCore::SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_pa
     jobs_.AddEvent(record, event, now.wall);
   }
   jobs_.Move(record, v1::RESTARTING, end.reason, end.message, now.wall);
+}
+
+bool MasterCore::OthersHaveRoom(v1::JobRecord* record, uint64_t without, const Now& now) const {
+  v1::NoRoom& no_room = *record->mutable_no_room();
+  if (no_room.since_unix_ms() == 0) no_room.set_since_unix_ms(absl::ToUnixMillis(now.wall));
+  if (without == 0) return false;
+  no_room.add_ps(without);
+  const std::vector<const Node*> ps = membership_.Staying(v1::PS);
+  const auto others = std::count_if(ps.begin(), ps.end(), [&no_room](const Node* node) {
+    return !IsAmong(no_room.ps(), node->incarnation);
+  });
+  if (static_cast<uint32_t>(others) >= record->ps()) return true;
+  // Those that had none before may have some by now, and are tried in turn.
+  no_room.clear_ps();
+  no_room.add_ps(without);
+  return false;
 }
 
 void MasterCore::FillRanks(const Now& now) {
@@ -266,7 +293,9 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   const v1::JobStatus& status = record->status();
   const auto slot = slots_.find(record->number());
   const bool waits = slot != slots_.end() && now.monotonic < slot->second.retry_at;
-  if (status.state() == v1::RESTARTING && waits) return Start::kWaits;
+  if (status.state() == v1::RESTARTING && waits) {
+    return NoRoomSince(*record, now) > kKeepsPlace ? Start::kLacksRoom : Start::kWaits;
+  }
   const std::vector<const Node*> ps = membership_.Staying(v1::PS);
   const std::vector<const Node*> live = membership_.Alive(v1::WORKER);
   const std::vector<const Node*> workers = Serving(*record, live);
@@ -420,12 +449,15 @@ void MasterCore::ReplaceMissing(const Now& now) {
 
 std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKind kind,
                                         uint32_t count) const {
-  // A process that had a rank before keeps it. The other ranks are filled with workers in the order
-  // of their names, or with ps of few jobs first.
+  // A process that had a rank before keeps it, but for a ps without room for the job. The other
+  // ranks are filled with workers in the order of their names, or with ps of few jobs first.
   std::vector<RunNode> chosen(count);
   std::set<uint64_t> taken;
-  const std::vector<const Node*> alive =
-      kind == v1::PS ? PsByUse() : Serving(record, FreeWorkers());
+  const auto has_room = [&record](const Node* node) {
+    return !IsAmong(record.no_room().ps(), node->incarnation);
+  };
+  std::vector<const Node*> alive = kind == v1::PS ? PsByUse() : Serving(record, FreeWorkers());
+  std::stable_partition(alive.begin(), alive.end(), has_room);
   const auto put = [&](uint32_t rank, const Node* node) {
     chosen[rank] = NodeOf(*node);
     taken.insert(node->incarnation);
@@ -433,7 +465,7 @@ std::vector<RunNode> MasterCore::Choose(const v1::JobRecord& record, v1::NodeKin
   for (const v1::NodeStatus& before : record.status().nodes()) {
     if (before.kind() != kind || before.rank() >= count) continue;
     for (const Node* node : alive) {
-      if (node->name == before.name()) put(before.rank(), node);
+      if (node->name == before.name() && has_room(node)) put(before.rank(), node);
     }
   }
   for (uint32_t rank = 0; rank < count; ++rank) {

@@ -87,7 +87,7 @@ void MasterCore::SetSuspended(v1::JobRecord* record, absl::string_view where, co
   status.clear_shares();
   status.clear_phase();
   record->set_fruitless_restarts(0);
-  record->clear_no_room_since_unix_ms();
+  record->clear_no_room();
   record->set_preempted_by(by);
   // A job that asked for as many processes as live goes on with as many as live then.
   if (status.ps() == 0) record->set_ps(0);

@@ -197,7 +197,11 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
   const bool takes_up = options_.take_up.has_value();
   if (!result.status.ok()) {
     const std::string message(result.status.message());
-    if (absl::IsResourceExhausted(result.status)) return Restart(kNoRoom, message, now);
+    if (absl::IsResourceExhausted(result.status)) {
+      RunEnd end = RunEnd::Restart(kNoRoom, message);
+      end.without_room = result.failed_ps;
+      return End(std::move(end), now);
+    }
     // The rows to take over are gone with the generation before.
     if (takes_up && options_.take_up->generation > 0) return Restart("PsFailed", message, now);
     const bool own = !start_folder_.empty() && start_folder_ != spec().start().checkpoint();
@@ -216,7 +220,7 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
     return Restart("PsFailed", message, now);
   }
   opened_ = true;
-  record_->clear_no_room_since_unix_ms();
+  record_->clear_no_room();
   if (options_.OnlyMeasures()) {
     // Measured below.
   } else if (takes_up) {

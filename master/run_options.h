@@ -113,6 +113,7 @@ struct RunEnd {
   std::string checkpoint = {};           // of kFinalize
   std::string fallback_checkpoint = {};  // of kFinalize
   std::optional<RunOptions> next = {};   // of kRescale
+  uint64_t without_room = 0;             // of kRestart for kNoRoom: ActionResult::failed_ps
 };
 
 }  // namespace tessera::master

@@ -281,6 +281,7 @@ class CoreHarness {
   std::set<std::string> without_address_;              // workers that serve nothing
   std::map<std::string, std::set<std::string>> logs_;  // jobs, by the ps that joins with their logs
   std::function<absl::Status(const OpenPs&)> on_open_;
+  std::set<std::string> full_;  // ps that have no room for a job that opens
   std::function<absl::Status(const WriteCheckpoint&)> on_write_;
   std::function<absl::Status(const CutCheckpoint&)> on_cut_;
   std::function<ActionResult(const CopyPartitions&)> on_copy_;
@@ -424,6 +425,12 @@ class CoreHarness {
     opens_.push_back(open);
     ActionResult result;
     if (on_open_) result.status = on_open_(open);
+    for (const auto& [ps, request] : open.calls) {
+      if (!full_.contains(ps.name)) continue;
+      result.status = absl::ResourceExhaustedError("open the job on " + ps.name + ": no space");
+      result.failed_ps = ps.incarnation;
+      break;
+    }
     return result;
   }
   ActionResult Do(const ClosePs& close) {

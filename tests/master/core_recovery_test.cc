@@ -7,6 +7,7 @@ namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 class CoreRecoveryTest : public testing::Test, protected CoreHarness {};
 
@@ -157,6 +158,48 @@ TEST_F(CoreRecoveryTest, WhereAPsHasNoRoomTheJobIsOpenedAgainForTenMinutes) {
     RunUntil(id, v1::SUCCEEDED);
     RestartMaster();
   }
+}
+
+TEST_F(CoreRecoveryTest, WhereAPsHasNoRoomTheJobIsOpenedOnOthersThatHave) {
+  JoinAll(4, 1);
+  full_ = {"ps-0", "ps-2"};
+  const absl::Duration begun = now_.monotonic;
+  const std::string id = Submit(SmallJob(), 1, 2);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(PsOf(opens_.back()), UnorderedElementsAre("ps-1", "ps-3"));
+  EXPECT_LE(opens_.size(), 3u);
+  EXPECT_LT(now_.monotonic - begun, absl::Minutes(1));
+  EXPECT_THAT(Events(id), Contains(HasSubstr("ps-0: no space; the job is opened on other ps")));
+}
+
+TEST_F(CoreRecoveryTest, WhereNoPsHasRoomEachIsTriedInTurn) {
+  JoinAll(3, 1);
+  full_ = {"ps-0", "ps-1", "ps-2"};
+  const std::string id = Submit(SmallJob(), 1, 1);
+  Rounds(300);
+  EXPECT_EQ(Job(id).reason(), "NoRoom");
+  EXPECT_LT(opens_.size(), 20u);
+  full_.erase("ps-1");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(PsOf(opens_.back()), UnorderedElementsAre("ps-1"));
+}
+
+TEST_F(CoreRecoveryTest, AJobWithoutRoomHoldsBackThoseBehindItForAMinute) {
+  JoinAll(1, 1);
+  on_open_ = [&](const OpenPs& open) {
+    const bool first = open.calls[0].second.job_id() == "demo-1";
+    return first ? absl::ResourceExhaustedError("no space") : absl::OkStatus();
+  };
+  const std::string first = Submit(SmallJob(), 1, 1);
+  ASSERT_EQ(first, "demo-1");
+  Rounds(10);
+  const std::string second = Submit(SmallJob(), 1, 1);
+  Rounds(400);
+  EXPECT_EQ(Job(second).state(), v1::CREATED);
+  RunUntil(second, v1::SUCCEEDED);
+  EXPECT_NE(Job(first).state(), v1::FAILED);
+  on_open_ = nullptr;
+  RunUntil(first, v1::SUCCEEDED);
 }
 
 TEST_F(CoreRecoveryTest, AUnitThatFailsForGoodFailsTheJobWithTheWorkersMessage) {
