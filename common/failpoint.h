@@ -41,6 +41,7 @@ inline constexpr FailpointPlace kFailpoints[] = {
     {"master.checkpoint.prune", false, "before an old checkpoint is deleted"},
     {"master.state_log.apply", true, "before a write to the state log"},
     {"master.state_log.applied", false, "a write to the state log is on the disk"},
+    {"worker.device.open", true, "a card is opened for a job; error: the card is lost"},
     {"worker.device.work", true, "before a card computes a batch; error: the card is lost"},
     {"worker.ring.sum", false, "before a rank's dense gradients go to the others"},
     {"worker.ring.summed", false, "the ranks' dense gradients are summed, nothing is pushed"},

@@ -27,6 +27,7 @@ StagingBuffer::StagingBuffer(Stream& stream) : stream_(stream) {
 }
 
 StagingBuffer::~StagingBuffer() {
+  stream_.MakeCurrent();
   cudaStreamSynchronize(NativeCopies(stream_));
   cudaStreamSynchronize(Native(stream_));
   if (copied_ != nullptr) cudaEventDestroy(Event(copied_));

@@ -41,7 +41,12 @@ absl::StatusOr<std::unique_ptr<Stream>> Stream::New(int device) {
     return absl::FailedPreconditionError(
         absl::StrCat("CUDA device ", device, ": ", cudaGetErrorString(error)));
   }
-  // A card that is there and full, taken or broken.
+  if (error == cudaErrorDevicesUnavailable) {  // another process has it to itself
+    cudaGetLastError();
+    return absl::UnavailableError(
+        absl::StrCat("CUDA device ", device, ": ", cudaGetErrorString(error)));
+  }
+  // A card that is there and full or broken.
   stream->Check("a context", error);
   if (!stream->status().ok()) return stream->status();
   size_t free = 0, total = 0;

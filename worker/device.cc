@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "cuda/compute_capability.h"
@@ -52,10 +53,19 @@ absl::StatusOr<OpenedDevice> Open(absl::string_view wish, const Model& model) {
       TESSERA_ASSIGN_OR_RETURN(opened.seat, CardSeat::Take(names));
       chosen = opened.seat->card();
     }
-    TESSERA_ASSIGN_OR_RETURN(opened.stream, cuda::Stream::New(cards[chosen].index));
+    absl::StatusOr<std::unique_ptr<cuda::Stream>> stream = cuda::Stream::New(cards[chosen].index);
+    // It was there a moment ago: "auto" is not to take the CPU for that.
+    if (absl::IsFailedPrecondition(stream.status())) {
+      return absl::UnavailableError(stream.status().message());
+    }
+    TESSERA_RETURN_IF_ERROR(stream.status());
+    opened.stream = *std::move(stream);
     SPDLOG_INFO("computes on cuda:{}", cards[chosen].index);
   }
   TESSERA_RETURN_IF_ERROR(CheckRunsOnCuda(model));
+  if (const absl::Status injected = Failpoint("worker.device.open"); !injected.ok()) {
+    return absl::InternalError(injected.message());
+  }
   return opened;
 }
 

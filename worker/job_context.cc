@@ -77,6 +77,10 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->sync_sparse = IsSync(spec.consistency().sparse());
   context->sync_dense = IsSync(spec.consistency().dense());
 
+  const auto of_card = [&options](const absl::Status& status) {
+    if (!status.ok() && options.card_error != nullptr) *options.card_error = status;
+    return status;
+  };
   const std::string wish =
       DeviceOf(spec.train()) == "auto" ? options.device : spec.train().device();
   TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
@@ -110,13 +114,15 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->evaluation_group_column =
       FindGroupColumn(context->source->schema(), EvaluationGroups(spec));
   context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
-  TESSERA_ASSIGN_OR_RETURN(OpenedDevice device, OpenDevice(wish, *context->model));
-  context->card_seat = std::move(device.seat);
-  std::unique_ptr<cuda::Stream> stream = std::move(device.stream);
+  absl::StatusOr<OpenedDevice> device = OpenDevice(wish, *context->model);
+  TESSERA_RETURN_IF_ERROR(of_card(device.status()));
+  context->card_seat = std::move(device->seat);
+  std::unique_ptr<cuda::Stream> stream = std::move(device->stream);
   if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
   if (stream != nullptr) stream->SearchProducts(spec.train().search_products());
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
-  TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "the dense graph on the card"));
+  TESSERA_RETURN_IF_ERROR(
+      WithContext(of_card(context->executor->status()), "the dense graph on the card"));
   context->router = std::make_unique<KeyRouter>(assignment.partitions());
   if (context->executor->stream() != nullptr) {
     const v1::RowCacheSpec& cache = spec.train().row_cache();
@@ -136,7 +142,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
             .optimizers = context->card_trains() ? &context->card_optimizers : nullptr,
             .router = context->router.get(),
         });
-    TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache"));
+    TESSERA_RETURN_IF_ERROR(WithContext(of_card(context->executor->status()), "train.row_cache"));
   }
 
   const uint32_t dense_table = static_cast<uint32_t>(spec.tables_size());
@@ -154,7 +160,8 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
     context->dense_training = std::make_unique<DenseTraining>(
         dense_table, spec.model().optimizer(), context->trained.size(), *context->router,
         context->executor.get());
-    TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache.write_back"));
+    TESSERA_RETURN_IF_ERROR(
+        WithContext(of_card(context->executor->status()), "train.row_cache.write_back"));
   }
 
   v1::CallHeader header;
@@ -216,7 +223,12 @@ void FinishLookups(const JobContext& context, PreparedBatch* batch) {
 absl::Status BeginPooling(JobContext* context, Pooled what) {
   if (context->card == nullptr) return absl::OkStatus();
   const bool trains = what == Pooled::kToTrain;
-  const bool alone = context->card_trains() && context->assignment.workers() == 1;
+  // A ps rounds what is added to rows of bfloat16, and the card is to have the rounded rows.
+  const auto& tables = context->spec().tables();
+  const bool rounds = std::any_of(tables.begin(), tables.end(), [](const v1::TableSpec& table) {
+    return table.row_type() == v1::BFLOAT16;
+  });
+  const bool alone = context->card_trains() && context->assignment.workers() == 1 && !rounds;
   const uint32_t max_age = trains && !alone ? CardRowAgeOf(context->spec()) : CardPooling::kAnyAge;
   if (context->spec().train().row_cache().share() > 0 && max_age > 0) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<uint64_t> rows, context->parameters->CountRows());

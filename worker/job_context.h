@@ -105,6 +105,7 @@ struct JobContextOptions {
   StatusBoard* board = nullptr;
   WorkerMetrics* metrics = nullptr;
   Cancellation* cancellation = nullptr;  // ends waits early
+  absl::Status* card_error = nullptr;    // set to the card's error where that is why it fails
 };
 
 // Opens the data, builds the model and connects to the ps. INVALID_ARGUMENT and NOT_FOUND name the

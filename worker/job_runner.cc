@@ -147,7 +147,9 @@ absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& un
   absl::StatusOr<v1::UnitResult> result = absl::UnimplementedError(
       "the master asks for a kind of work that this worker does not know; versions differ");
   if (absl::Status status = Prepare(); !status.ok()) {
-    result = status;
+    // As in Predict: the disk is not what lacks room yet.
+    const bool may_pass = unit.has_predict() && absl::IsResourceExhausted(status);
+    result = may_pass ? absl::UnavailableError(status.message()) : status;
   } else if (unit.has_count()) {
     options_.board->SetDoing("counting records");
     result = Count(unit.count());
@@ -166,9 +168,8 @@ absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& un
     spdlog::log(wanted ? spdlog::level::err : spdlog::level::info, "{}",
                 std::string(result.status().message()));
   }
-  if (context_ != nullptr && absl::IsInternal(context_->executor->status())) {
-    return WithContext(context_->executor->status(), "the device is lost");
-  }
+  const absl::Status card = context_ != nullptr ? context_->executor->status() : card_error_;
+  if (absl::IsInternal(card)) return WithContext(card, "the device is lost");
   if (!result.ok()) return FailedResult(result.status());
   Counter& bad_records = unit.has_evaluate()  ? options_.metrics->bad_evaluation_records
                          : unit.has_predict() ? options_.metrics->bad_prediction_records
@@ -179,7 +180,9 @@ absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& un
 
 absl::Status JobRunner::Open() {
   if (context_ == nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(context_, NewJobContext(assignment_, options_));
+    JobContextOptions options = options_;
+    options.card_error = &card_error_;
+    TESSERA_ASSIGN_OR_RETURN(context_, NewJobContext(assignment_, options));
     scorer_ = std::make_unique<Scorer>(context_.get());
   }
   return absl::OkStatus();

@@ -73,6 +73,7 @@ class JobRunner {
   const Options options_;
   std::unique_ptr<v1::WorkService::Stub> master_;
   std::unique_ptr<JobContext> context_;
+  absl::Status card_error_;  // why the card left context_ null
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Scorer> scorer_;
   bool ring_resumed_ = false;

@@ -85,11 +85,25 @@ class Description {
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
 };
 
+// A card without room for a kernel's code, for which cuBLAS has no error of its own.
+bool LacksRoom(cublasStatus_t status) {
+  if (status != CUBLAS_STATUS_INTERNAL_ERROR && status != CUBLAS_STATUS_NOT_INITIALIZED &&
+      status != CUBLAS_STATUS_EXECUTION_FAILED) {
+    return false;
+  }
+  constexpr size_t kCodeBytes = 64 << 20;
+  size_t free = 0, total = 0;
+  const bool known = cudaMemGetInfo(&free, &total) == cudaSuccess;  // a lost card does not say
+  cudaGetLastError();
+  return known && free < kCodeBytes;
+}
+
 // `what` is what was tried. A card without room is not lost.
 absl::Status StatusOf(cublasStatus_t status, absl::string_view what) {
   const std::string text = absl::StrCat("cuBLAS: ", what, ": ", cublasLtGetStatusString(status));
-  return status == CUBLAS_STATUS_ALLOC_FAILED ? absl::ResourceExhaustedError(text)
-                                              : absl::InternalError(text);
+  return status == CUBLAS_STATUS_ALLOC_FAILED || LacksRoom(status)
+             ? absl::ResourceExhaustedError(text)
+             : absl::InternalError(text);
 }
 
 // Of the card; unlike Memory's it is no error of the stream where there is none.

@@ -8,17 +8,23 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "cuda/devices.h"
 #include "cuda/stream.h"
 #include "tests/bench/bench.h"
 
 namespace tessera::bench {
 
-// Null, and said: there is no card.
+// Null, and said: there is no card, or (an error) it cannot be opened.
 inline std::unique_ptr<cuda::Stream> OpenCard(benchmark::State& state) {
   absl::StatusOr<std::unique_ptr<cuda::Stream>> stream = cuda::Stream::New(0);
   if (stream.ok()) return *std::move(stream);
   std::fprintf(stderr, "cuda: %s\n", std::string(stream.status().message()).c_str());
-  state.SetLabel(std::string(stream.status().message()));
+  const std::string why(stream.status().message());
+  if (cuda::ListDevices().ok()) {
+    state.SkipWithError(why.c_str());
+  } else {
+    state.SetLabel(why);
+  }
   return nullptr;
 }
 

@@ -236,10 +236,12 @@ TEST_F(LocalCommandsTest, ACardThatFailsEndsAJobInOneProcessAndSaysSo) {
   if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {
     GTEST_SKIP() << cuda::ListDevices().status();
   }
-  ASSERT_TRUE(ArmFailpoints("worker.device.work=error@3").ok());
-  EXPECT_NE(RunLocal("run", {"--device", device}), 0);
-  EXPECT_THAT(err_, HasSubstr("the device is lost"));
-  ASSERT_TRUE(ArmFailpoints("").ok());
+  for (const char* failpoint : {"worker.device.work=error@3", "worker.device.open=error"}) {
+    ASSERT_TRUE(ArmFailpoints(failpoint).ok());
+    EXPECT_NE(RunLocal(failpoint, {"--device", device}), 0);
+    EXPECT_THAT(err_, HasSubstr("the device is lost")) << failpoint;
+    ASSERT_TRUE(ArmFailpoints("").ok());
+  }
 }
 
 TEST_F(LocalCommandsTest, DevicesListsTheCardsOrSaysWhyThereIsNone) {

@@ -363,6 +363,17 @@ TEST_F(WriteBackOnCuda, BesideOtherWorkersRowsArePulledAnewWithWhatWasMadeOfThem
   for (const AllRows& of : rows) ExpectNear(of, rows[0], 2e-5f);
 }
 
+// Else what the card has of them would part from what is kept, a little with every push.
+TEST_F(WriteBackOnCuda, RowsThatTheirPsRoundArePulledAnewOfOneWorkerToo) {
+  SetCache(1 << 20);
+  v1::JobSpec& spec = *assignment_.mutable_spec();
+  spec.mutable_train()->mutable_row_cache()->set_max_age(20);
+  spec.mutable_tables(1)->set_row_type(v1::BFLOAT16);
+  Open(v1::ASYNC, card_);
+  for (int unit = 0; unit < 2; ++unit) Train(25);
+  EXPECT_GT(tables_->whole_rows, 4 * kIds);
+}
+
 // However small max_age is: it has then what was pushed of it when it was pulled last.
 TEST_F(WriteBackOnCuda, ARowIsNotPulledAnewBeforeItsPsHasItsLastChanges) {
   SetCache(1 << 20);
