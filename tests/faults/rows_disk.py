@@ -10,6 +10,7 @@ from disk import SmallDisk, flip, zero_page
 from harness import EXPIRING, LOGGED, SYNCED, fault
 from jobs import SyncJob
 from rows_network import traced
+from schedules import ask
 
 SPILL = ["--memory", "16MiB"]  # of which rows have half
 
@@ -102,6 +103,26 @@ def full_copy(t):
                 cluster.wait_for_end(job_id)
         t.identical(disturb, sets=[*LOGGED, "recovery.replicas=1"], ps=3, ask_ps=2, most_restarts=0,
                     folders={name: disks[name].folder / name for name in disks}, flags={"ps": ["--log-bytes", "16MiB"]})
+
+
+@fault(7, "the disk of a ps is full where a job is resumed: the job is opened on another that has room, and ends with the same bits",
+       once=True)
+def full_where_it_opens(t):
+    with contextlib.ExitStack() as mounted:
+        disks = {name: mounted.enter_context(SmallDisk(t.folder / f"disk-{name}", 64)) for name in ("ps-0", "ps-1", "ps-2")}
+
+        def disturb(cluster, job_id):
+            cluster.wait_for_step(job_id, 100)
+            # Where it had been is where it goes, if it can.
+            before = next(node["name"] for node in cluster.describe(job_id)["nodes"] if node["kind"] == "ps")
+            ask(cluster, "suspend", job_id)
+            cluster.wait(job_id, lambda status: status["state"] == "Suspended", what="the job's suspension")
+            with disks[before].kept_full():
+                cluster.fault(f"no room on {before}")
+                ask(cluster, "resume", job_id)
+                cluster.wait_for_event(job_id, "the job is opened on other ps")
+                cluster.wait_for_end(job_id)
+        t.identical(disturb, sets=LOGGED, ps=3, ask_ps=1, folders={name: disks[name].folder / name for name in disks})
 
 
 @fault(7, "the disk that rows spill to is full: the status says so, and training goes on when there is room", once=True)
