@@ -148,11 +148,18 @@ void MasterCore::SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_pa
       status.checkpoint().empty() ? "starts anew: " : "returns to its last checkpoint: ",
       end.message);
   const auto& events = status.events();
-  // A loss has an event of its own.
-  if (events.empty() ||
-      (events.rbegin()->message() != end.message && events.rbegin()->message() != event)) {
-    jobs_.AddEvent(record, event, now.wall);
+  const auto says_it = [&](const v1::Event& told) {
+    return told.message() == end.message || told.message() == event;
+  };
+  // A loss has an event of its own. Of ps without room each is told once, however often it is
+  // tried.
+  auto since = events.empty() ? events.end() : std::prev(events.end());
+  if (record->has_no_room()) {
+    since = std::find_if(events.begin(), events.end(), [record](const v1::Event& told) {
+      return told.unix_ms() >= record->no_room().since_unix_ms();
+    });
   }
+  if (std::none_of(since, events.end(), says_it)) jobs_.AddEvent(record, event, now.wall);
   jobs_.Move(record, v1::RESTARTING, end.reason, end.message, now.wall);
 }
 

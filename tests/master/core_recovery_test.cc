@@ -179,6 +179,7 @@ TEST_F(CoreRecoveryTest, WhereNoPsHasRoomEachIsTriedInTurn) {
   Rounds(300);
   EXPECT_EQ(Job(id).reason(), "NoRoom");
   EXPECT_LT(opens_.size(), 20u);
+  EXPECT_LE(Events(id).size(), 1 + 2 * 3u) << "each of them once, and as the last that was tried";
   full_.erase("ps-1");
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_THAT(PsOf(opens_.back()), UnorderedElementsAre("ps-1"));
