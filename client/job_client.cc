@@ -4,12 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "absl/synchronization/blocking_counter.h"
 #include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/job/job_state.h"
@@ -28,29 +23,6 @@ constexpr absl::Duration kStreamLimit = absl::Minutes(5);
 
 absl::Status Interrupted() { return absl::CancelledError("interrupted"); }
 
-// Of gRPC's "failed to connect to all addresses; last error: UNKNOWN: ipv4:1.2.3.4:7070: <reason>"
-// the reason.
-std::string ReasonOf(const absl::Status& status) {
-  if (absl::IsDeadlineExceeded(status)) {
-    return absl::StrCat("no answer in ", absl::FormatDuration(kShortestTry));
-  }
-  constexpr absl::string_view kLast = "last error: ";
-  absl::string_view reason = status.message();
-  const size_t last = reason.find(kLast);
-  if (last == absl::string_view::npos) return std::string(reason);
-  reason.remove_prefix(last + kLast.size());
-  for (const absl::string_view code : {"UNKNOWN: ", "UNAVAILABLE: "}) {
-    absl::ConsumePrefix(&reason, code);
-  }
-  if (absl::StartsWith(reason, "ipv4:") || absl::StartsWith(reason, "ipv6:")) {
-    if (const size_t end = reason.find(": "); end != absl::string_view::npos) {
-      reason.remove_prefix(end + 2);
-    }
-  }
-  absl::ConsumeSuffix(&reason, ".");
-  return std::string(reason);
-}
-
 }  // namespace
 
 JobClient::JobClient(Options options) : options_(std::move(options)) { Reconnect(); }
@@ -66,6 +38,7 @@ void JobClient::Interrupt() {
   absl::MutexLock lock(&mu_);
   interrupted_ = true;
   for (grpc::ClientContext* context : running_) context->TryCancel();
+  for (MasterSurvey* survey : surveys_) survey->Cancel();
 }
 
 bool JobClient::Sleep(absl::Duration duration) {
@@ -90,55 +63,16 @@ absl::Status JobClient::CallOnce(absl::Duration limit, const Try& call) {
 }
 
 std::string JobClient::Why(const absl::Status& status) {
-  const std::vector<std::string> addresses =
-      absl::StrSplit(options_.master_address, ',', absl::SkipEmpty());
-  if (addresses.size() < 2) return std::string(status.message());
-  struct Question {
-    std::unique_ptr<Stub> stub;
-    grpc::ClientContext context;
-    v1::ClusterStatus answer;
-    grpc::Status status;
-  };
-  const v1::GetClusterRequest request;
-  std::vector<std::unique_ptr<Question>> questions;
-  absl::BlockingCounter left(static_cast<int>(addresses.size()));
-  for (const std::string& address : addresses) {
-    Question& question = *questions.emplace_back(std::make_unique<Question>());
-    question.stub = v1::JobService::NewStub(options_.channels->Connect(address));
-    question.context.set_deadline(absl::ToChronoTime(absl::Now() + kShortestTry));
-    {
-      absl::MutexLock lock(&mu_);
-      running_.push_back(&question.context);
-      if (interrupted_) question.context.TryCancel();
-    }
-    question.stub->async()->GetCluster(&question.context, &request, &question.answer,
-                                       [&question, &left](const grpc::Status& answered) {
-                                         question.status = answered;
-                                         left.DecrementCount();
-                                       });
-  }
-  left.Wait();
+  MasterSurvey survey(options_.channels, options_.master_address);
   {
     absl::MutexLock lock(&mu_);
-    for (const auto& question : questions) {
-      running_.erase(std::find(running_.begin(), running_.end(), &question->context));
-    }
+    surveys_.push_back(&survey);
+    if (interrupted_) survey.Cancel();
   }
-  // The addresses by reason, in their order.
-  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    // The master that leads answers: the call failed for a reason of its own.
-    if (questions[i]->status.ok()) return std::string(status.message());
-    const std::string reason = ReasonOf(FromGrpc(questions[i]->status));
-    auto same = std::find_if(reasons.begin(), reasons.end(),
-                             [&](const auto& known) { return known.first == reason; });
-    if (same == reasons.end()) same = reasons.insert(same, {reason, {}});
-    same->second.push_back(addresses[i]);
-  }
-  if (reasons.size() == 1) return reasons[0].first;
-  return absl::StrJoin(reasons, "; ", [](std::string* out, const auto& of) {
-    absl::StrAppend(out, absl::StrJoin(of.second, ", "), ": ", of.first);
-  });
+  std::string why = survey.Why(status);
+  absl::MutexLock lock(&mu_);
+  surveys_.erase(std::find(surveys_.begin(), surveys_.end(), &survey));
+  return why;
 }
 
 std::string JobClient::Waiting(const std::string& why, absl::Duration since) const {

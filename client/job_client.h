@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/backoff.h"
+#include "common/cluster/master_survey.h"
 #include "common/rpc/channels.h"
 #include "tessera/v1/job_service.grpc.pb.h"
 #include "tessera/v1/job_service.pb.h"
@@ -68,9 +69,7 @@ class JobClient {
   void Reconnect() ABSL_LOCKS_EXCLUDED(mu_);
   // False: interrupted.
   bool Sleep(absl::Duration duration);
-  // Why a call has failed so with UNAVAILABLE or DEADLINE_EXCEEDED. gRPC says it of the last master
-  // of a list alone, which may be one that stands by and never listens: this asks each, for at most
-  // a second.
+  // MasterSurvey::Why.
   std::string Why(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   std::string Waiting(const std::string& why, absl::Duration since) const;
 
@@ -81,6 +80,7 @@ class JobClient {
   std::shared_ptr<Stub> stub_ ABSL_GUARDED_BY(mu_);
   bool interrupted_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
+  std::vector<MasterSurvey*> surveys_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tessera::client

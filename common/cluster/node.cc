@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
+#include "common/cluster/master_survey.h"
 #include "common/log.h"
 #include "common/rpc/status.h"
 #include "common/version.h"
@@ -55,6 +56,7 @@ class Node final : public ClusterNode {
       absl::MutexLock lock(&mu_);
       if (stopped_) return;
       stopped_ = true;
+      if (survey_ != nullptr) survey_->Cancel();
     }
     wake_.Set(&queue_, After(absl::ZeroDuration()), ToPointer(Tag::kStop));
     thread_.join();
@@ -321,9 +323,25 @@ class Node final : public ClusterNode {
     if (now - logged_at_ >= options_.log_every) {
       logged_at_ = now;
       SPDLOG_INFO("waiting for the master at {} ({} s): {}", options_.master_address,
-                  absl::ToInt64Seconds(now - *waiting_since_), std::string(status.message()));
+                  absl::ToInt64Seconds(now - *waiting_since_), Why(status));
     }
     return true;
+  }
+
+  // At first what gRPC says, so that a master that has just gone is looked for at once.
+  std::string Why(const absl::Status& status) {
+    const bool unanswered = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+    if (!unanswered || *waiting_since_ == logged_at_) return std::string(status.message());
+    MasterSurvey survey(options_.channels, options_.master_address);
+    {
+      absl::MutexLock lock(&mu_);
+      survey_ = &survey;
+      if (stopped_) survey.Cancel();
+    }
+    std::string why = survey.Why(status);
+    absl::MutexLock lock(&mu_);
+    survey_ = nullptr;
+    return why;
   }
 
   static absl::Duration Now() { return SystemClock().Monotonic(); }
@@ -348,8 +366,9 @@ class Node final : public ClusterNode {
 
   absl::Mutex mu_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  bool joined_ ABSL_GUARDED_BY(mu_) = false;         // the stream is up
-  bool joins_no_more_ ABSL_GUARDED_BY(mu_) = false;  // refused for good, or stopped
+  MasterSurvey* survey_ ABSL_GUARDED_BY(mu_) = nullptr;  // the one under way
+  bool joined_ ABSL_GUARDED_BY(mu_) = false;             // the stream is up
+  bool joins_no_more_ ABSL_GUARDED_BY(mu_) = false;      // refused for good, or stopped
   bool beat_set_ ABSL_GUARDED_BY(mu_) = false;
   bool leaving_ ABSL_GUARDED_BY(mu_) = false;
   bool released_ ABSL_GUARDED_BY(mu_) = false;

@@ -4,14 +4,18 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "common/cluster/node.h"
+#include "common/log.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status.h"
 #include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "spdlog/sinks/base_sink.h"
 #include "tessera/v1/cluster.grpc.pb.h"
+#include "tests/common/certificates.h"
 
 namespace tessera {
 namespace {
@@ -356,6 +360,54 @@ TEST_F(ClusterNodeTest, StopIsPromptWhileThereIsNoMaster) {
   StartNode();
   node_->Stop();
   EXPECT_THAT(said_.Await(0), ElementsAre());
+}
+
+// Passes on what is logged.
+class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit LogSink(std::function<void(std::string)> say) : say_(std::move(say)) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    say_(std::string(message.payload.data(), message.payload.size()));
+  }
+  void flush_() override {}
+  const std::function<void(std::string)> say_;
+};
+
+// gRPC gives the reason of one alone, mostly of one that stands by and does not listen.
+TEST(ClusterNodeOverTcp, LogsOfEachMasterOfAListWhyItDoesNotAnswer) {
+  const Certificates certificates("of-the-master");
+  const auto security = Security::Load(certificates.ForServer());
+  ASSERT_TRUE(security.ok()) << security.status();
+  FakeMaster service;
+  const auto master = RpcServer::Start({.security = security->get()}, {&service});
+  ASSERT_TRUE(master.ok()) << master.status();
+  const std::unique_ptr<Channels> channels = NewNetworkChannels();
+  absl::Mutex mu;
+  bool said = false;
+  const std::string address = (*master)->address();
+  const auto sink = std::make_shared<LogSink>([&](std::string line) {
+    absl::MutexLock lock(&mu);
+    said |=
+        absl::StrContains(line, " s): " + address + ": Socket closed (is it a server with TLS?") &&
+        absl::StrContains(line, "; 127.0.0.1:1: Failed to connect to remote host");
+  });
+  auto& sinks = spdlog::default_logger()->sinks();
+  sinks.push_back(sink);
+  ClusterNode::Options options;
+  options.master_address = address + ",127.0.0.1:1";
+  options.hello.set_kind(v1::WORKER);
+  options.channels = channels.get();
+  options.backoff = {absl::Milliseconds(5), absl::Milliseconds(20), 1};
+  options.log_every = absl::Milliseconds(10);
+  const auto node = ClusterNode::Start(std::move(options), {});
+  {
+    absl::MutexLock lock(&mu);
+    EXPECT_TRUE(mu.AwaitWithTimeout(absl::Condition(&said), absl::Seconds(20)));
+  }
+  node->Stop();
+  sinks.pop_back();
 }
 
 }  // namespace
