@@ -43,6 +43,8 @@ inline constexpr FailpointPlace kFailpoints[] = {
     {"master.state_log.applied", false, "a write to the state log is on the disk"},
     {"worker.device.open", true, "a card is opened for a job; error: the card is lost"},
     {"worker.device.work", true, "before a card computes a batch; error: the card is lost"},
+    {"worker.scores.send", true,
+     "before scores are sent; error: the connection to the master breaks"},
     {"worker.ring.sum", false, "before a rank's dense gradients go to the others"},
     {"worker.ring.summed", false, "the ranks' dense gradients are summed, nothing is pushed"},
     {"worker.push.send", false, "before a message of a push is sent"},

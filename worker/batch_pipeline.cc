@@ -1,7 +1,10 @@
 #include "worker/batch_pipeline.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
+
+#include "common/process/no_thread.h"
 
 namespace tessera::worker {
 
@@ -16,7 +19,12 @@ BatchPipeline::BatchPipeline(uint64_t begin, uint64_t end, size_t threads, Steps
       taken_(begin) {
   if (kept_spare_ != nullptr) spare_ = std::exchange(*kept_spare_, {});
   for (size_t t = 0; t < std::min<uint64_t>(threads, end_ - begin); ++t) {
-    threads_.emplace_back([this, t] { Run(t); });
+    try {
+      threads_.emplace_back([this, t] { Run(t); });
+    } catch (const std::system_error& error) {
+      if (threads_.empty() || !IsNoThread(error)) throw;
+      break;  // those that there are do it all
+    }
   }
 }
 

@@ -5,14 +5,18 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/backoff.h"
+#include "common/clock.h"
+#include "common/failpoint.h"
 #include "common/file_system.h"
 #include "common/job/defaults.h"
 #include "common/job/scores.h"
 #include "common/log.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "grpcpp/client_context.h"
 #include "worker/prediction_file.h"
 
@@ -36,7 +40,9 @@ constexpr absl::Duration kReportWithin = absl::Minutes(10);
 v1::UnitResult FailedResult(const absl::Status& status) {
   v1::UnitResult result;
   result.set_code(static_cast<int32_t>(status.code()));
-  result.set_message(std::string(status.message()));
+  // Names of files, which need not be UTF-8, may be in it.
+  const std::string text(status.message());
+  result.set_message(IsUtf8(text) ? text : absl::CHexEscape(text));
   return result;
 }
 
@@ -113,7 +119,8 @@ absl::StatusOr<v1::NextWorkResponse> JobRunner::NextWork(uint64_t completed,
     refusals = IsRetryable(status) ? 0 : refusals + 1;
     if (refusals >= kRefusals) {
       *request.mutable_result() =
-          FailedResult(WithContext(status, "the master did not take a result"));
+          FailedResult(WithContext(status, absl::StrCat("the master did not take a result: ",
+                                                        absl::StatusCodeToString(status.code()))));
     }
     options_.board->SetDoing("waiting for the master");
     // One that runs elsewhere now is found by looking its name up again.
@@ -256,8 +263,30 @@ absl::StatusOr<v1::UnitResult> JobRunner::Evaluate(uint64_t unit_id, const v1::E
 
 absl::Status JobRunner::ReportScores(uint64_t unit_id, uint64_t evaluation_id,
                                      const UnitScores& scores) {
+  const absl::Duration begun = SystemClock().Monotonic();
+  Backoff backoff({.first = kFirstWait, .longest = kLongestWait, .seed = options_.incarnation});
+  for (int failures = 1;; ++failures) {
+    const absl::Duration left = kReportWithin - (SystemClock().Monotonic() - begun);
+    const absl::Status sent = SendScores(unit_id, evaluation_id, scores, left);
+    const bool may_pass =
+        absl::IsUnavailable(sent) || absl::IsResourceExhausted(sent) || IsBroken(sent);
+    if (!may_pass || options_.cancellation->cancelled()) return sent;
+    SPDLOG_WARN("{}; they are sent again", std::string(sent.message()));
+    options_.board->SetDoing("waiting for the master to take scores");
+    if (failures % kReconnectEvery == 0) {
+      master_ = v1::WorkService::NewStub(options_.connect_master());
+    }
+    if (!options_.cancellation->SleepFor(backoff.Next())) return CancelledStatus();
+  }
+}
+
+absl::Status JobRunner::SendScores(uint64_t unit_id, uint64_t evaluation_id,
+                                   const UnitScores& scores, absl::Duration within) {
+  if (const absl::Status injected = Failpoint("worker.scores.send"); !injected.ok()) {
+    return absl::UnavailableError(absl::StrCat("master: report of scores: ", injected.message()));
+  }
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kReportWithin));
+  context.set_deadline(absl::ToChronoTime(absl::Now() + within));
   const Cancellation::Registration registration(options_.cancellation,
                                                 [&context] { context.TryCancel(); });
   v1::ReportScoresResponse response;

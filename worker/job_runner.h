@@ -66,7 +66,10 @@ class JobRunner {
     std::vector<float> labels;
     std::vector<uint64_t> groups;
   };
+  // Tries again what a broken connection cuts short: the master keeps what comes last.
   absl::Status ReportScores(uint64_t unit_id, uint64_t evaluation_id, const UnitScores& scores);
+  absl::Status SendScores(uint64_t unit_id, uint64_t evaluation_id, const UnitScores& scores,
+                          absl::Duration within);
   absl::StatusOr<v1::UnitResult> Predict(uint64_t unit_id, const v1::Predict& unit);
 
   const v1::Assignment assignment_;

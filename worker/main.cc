@@ -26,7 +26,7 @@ Exit codes:
   0    stopped by a signal
   1    refused for good: its name is taken, versions differ, or the scratch folder is in use; do not retry
   2    bad usage
-  128  its card failed, it cannot listen, or the disk is full; start it again)";
+  128  its card failed, it cannot listen, the disk is full, or it gets no thread; start it again)";
 
 }  // namespace
 
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
   while (!stop.Wait(absl::Milliseconds(100))) {
     if (const absl::Status fatal = (*worker)->WaitForFatal(absl::ZeroDuration()); !fatal.ok()) {
       SPDLOG_ERROR("{}", std::string(fatal.message()));
-      return absl::IsInternal(fatal) ? 128 : 1;
+      return absl::IsInternal(fatal) || absl::IsResourceExhausted(fatal) ? 128 : 1;
     }
   }
   SPDLOG_INFO("stopping");

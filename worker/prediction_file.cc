@@ -72,6 +72,12 @@ bool IsLeft(const Unfinished& file, absl::string_view of, const PredictionFile::
   return file.of == of && file.unit <= writer.unit;
 }
 
+// Also of a file in the folder that the process is in.
+std::string FolderOf(const std::filesystem::path& file) {
+  const std::string folder = file.parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSystem& fs,
@@ -85,7 +91,7 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSyste
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": is a ", destination.special, "; predictions go to a regular file"));
   }
-  TESSERA_RETURN_IF_ERROR(fs.CreateFolder(std::filesystem::path(path).parent_path().string()));
+  TESSERA_RETURN_IF_ERROR(fs.CreateFolder(FolderOf(path)));
   std::string unfinished = NameOf(path, writer);
   TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(unfinished));
   std::vector<std::string> columns;
@@ -96,9 +102,10 @@ absl::StatusOr<std::unique_ptr<PredictionFile>> PredictionFile::Create(FileSyste
       columns.push_back(task.MetricName("probability"));
     }
   }
-  TESSERA_RETURN_IF_ERROR(file->Append(absl::StrJoin(columns, ",") + "\n"));
-  return std::unique_ptr<PredictionFile>(new PredictionFile(
+  std::unique_ptr<PredictionFile> predictions(new PredictionFile(
       fs, path, std::move(writer), std::move(unfinished), std::move(file), layout, columns.size()));
+  TESSERA_RETURN_IF_ERROR(predictions->file_->Append(absl::StrJoin(columns, ",") + "\n"));
+  return predictions;
 }
 
 PredictionFile::PredictionFile(FileSystem& fs, std::string path, Writer writer,
@@ -154,7 +161,7 @@ absl::Status PredictionFile::Finish() {
   TESSERA_RETURN_IF_ERROR(fs_.Rename(unfinished_, path_));
   finished_ = true;
   const std::filesystem::path path(path_);
-  const std::string folder = path.parent_path().string();
+  const std::string folder = FolderOf(path);
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, fs_.List(folder));
   for (const std::string& name : names) {
     const std::optional<Unfinished> file = Parse(name);

@@ -1,8 +1,10 @@
 #include "worker/window_reader.h"
 
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/process/no_thread.h"
 #include "common/status_macros.h"
 
 namespace tessera::worker {
@@ -35,6 +37,9 @@ absl::StatusOr<const DataSource::Records*> WindowReader::Get(
   if (ahead_.valid() && key == ahead_key_) {
     result = ahead_.get();
   } else {
+    // Else three windows would be in memory.
+    if (ahead_.valid()) ahead_ = {};
+    if (freeing_.valid()) freeing_.wait();
     result = source_->Read(ranges);
   }
   TESSERA_RETURN_IF_ERROR(result.status());
@@ -46,7 +51,13 @@ absl::StatusOr<const DataSource::Records*> WindowReader::Get(
 void WindowReader::Free() {
   if (current_ == nullptr) return;
   if (freeing_.valid()) freeing_.wait();
-  freeing_ = std::async(std::launch::async, [old = std::move(current_)]() mutable { old.reset(); });
+  try {
+    freeing_ =
+        std::async(std::launch::async, [old = std::move(current_)]() mutable { old.reset(); });
+  } catch (const std::system_error& error) {
+    if (!IsNoThread(error)) throw;
+    current_.reset();
+  }
 }
 
 void WindowReader::ReadAhead(std::vector<v1::RecordRange> ranges) {
@@ -54,11 +65,16 @@ void WindowReader::ReadAhead(std::vector<v1::RecordRange> ranges) {
   if (ranges.empty() || key == current_key_ || (ahead_.valid() && key == ahead_key_)) return;
   if (ahead_.valid()) ahead_.wait();
   ahead_key_ = std::move(key);
-  ahead_ = std::async(std::launch::async, [source = source_, ranges = std::move(ranges),
-                                           freeing = std::move(freeing_)] {
-    if (freeing.valid()) freeing.wait();  // else three windows would be in memory
-    return source->Read(ranges);
-  });
+  try {
+    ahead_ = std::async(std::launch::async, [source = source_, ranges = std::move(ranges),
+                                             freeing = std::move(freeing_)] {
+      if (freeing.valid()) freeing.wait();  // else three windows would be in memory
+      return source->Read(ranges);
+    });
+  } catch (const std::system_error& error) {
+    if (!IsNoThread(error)) throw;
+    ahead_ = {};  // Get reads it
+  }
 }
 
 }  // namespace tessera::worker

@@ -21,6 +21,7 @@
 #include "common/file_system.h"
 #include "common/log.h"
 #include "common/metrics/process_metrics.h"
+#include "common/process/no_thread.h"
 #include "common/process/resident.h"
 #include "common/rpc/address.h"
 #include "common/rpc/metrics_service.h"
@@ -271,7 +272,8 @@ class WorkerImpl final : public Worker {
       absl::Status status;
       {
         const Cancellation::Registration registration(run.cancellation, [&files] { files.Stop(); });
-        status = JobRunner(assignment, std::move(run)).Run();
+        status = OrNoThread("the work of a unit",
+                            [&] { return JobRunner(assignment, std::move(run)).Run(); });
         SPDLOG_INFO("the training thread since the worker began: {}", metrics_.TimeByPart());
       }
       partials_.End();
@@ -281,7 +283,8 @@ class WorkerImpl final : public Worker {
       SPDLOG_INFO("{}: {}{}", assignment.job_id(),
                   absl::IsNotFound(status) ? "" : "stopped: ", std::string(status.message()));
       board_.SetDoing("idle");
-      if (absl::IsInternal(status)) return SetFatal(status);
+      // The card is lost, or there is no thread.
+      if (absl::IsInternal(status) || absl::IsResourceExhausted(status)) return SetFatal(status);
       absl::MutexLock lock(&mu_);
       cancellation_ = nullptr;
       running_.Clear();

@@ -231,6 +231,13 @@ TEST_F(LocalCommandsTest, ACardThatTrainsItsRowsLearnsWhatSyncLearns) {
       << err_;
 }
 
+TEST_F(LocalCommandsTest, AConnectionThatBreaksUnderScoresCostsNoRestart) {
+  ASSERT_TRUE(ArmFailpoints("worker.scores.send=error@1").ok());
+  EXPECT_EQ(RunLocal("run", {"--output", "json"}), 0) << err_;
+  EXPECT_EQ(LastObject()["restarts"], 0);
+  ASSERT_TRUE(ArmFailpoints("").ok());
+}
+
 TEST_F(LocalCommandsTest, ACardThatFailsEndsAJobInOneProcessAndSaysSo) {
   const auto device = cuda::ListDevices().ok() ? "cuda" : "emulated";
   if (!cuda::ListDevices().ok() && cuda::Stream::Emulated() == nullptr) {

@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "tests/common/thread_limit.h"
 
 namespace tessera::worker {
 namespace {
@@ -31,6 +32,23 @@ TEST(BatchPipeline, GivesBatchesInOrderThenNull) {
 TEST(BatchPipeline, GivesNothingForAnEmptyRange) {
   BatchPipeline pipeline(4, 4, 3, {.fill = [](size_t, PreparedBatch*) { FAIL(); }});
   EXPECT_EQ(pipeline.Next(), nullptr);
+}
+
+TEST(BatchPipelineDeathTest, WorksWithAsManyThreadsAsTheSystemHas) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto take_all = [] {
+    LimitThreads(1);
+    BatchPipeline pipeline(0, 50, 3, {.fill = [](size_t, PreparedBatch*) {}});
+    int taken = 0;
+    while (auto batch = pipeline.Next()) {
+      ++taken;
+      pipeline.Recycle(std::move(batch));
+    }
+    _exit(taken == 50 ? 0 : 2);
+  };
+  // Not root's, this process would get none at all.
+  if (geteuid() != 0) GTEST_SKIP() << "leaving one thread needs root";
+  EXPECT_EXIT(take_all(), testing::ExitedWithCode(0), "");
 }
 
 TEST(BatchPipeline, PreparesAtMostItsDepthAhead) {

@@ -117,6 +117,20 @@ TEST(BatchTest, RoomForMoreOfTheSameIsTakenOnce) {
   EXPECT_EQ(out.sparse[0].offsets.data(), offsets);
 }
 
+// The first rows of a file may have many ids, and the others few.
+TEST(BatchTest, AColumnWithManyIdsGetsRoomForAFew) {
+  Batch one;
+  ClearBatch(1, &one);
+  one.size = 1;
+  one.sparse[0].keys.resize(100'000);
+  one.sparse[0].offsets.push_back(100'000);
+  Batch out;
+  ClearBatch(1, &out);
+  ReserveRows(one, 1 << 20, &out);
+  EXPECT_GE(out.sparse[0].keys.capacity(), 1u << 20);
+  EXPECT_LE(out.sparse[0].keys.capacity(), 4u << 20);
+}
+
 TEST(BatchTest, WeightsLeftOutCountAsOnesBesideWeightsThatAreThere) {
   const Batch weighted = ThreeRows();
   Batch plain = ThreeRows();

@@ -126,6 +126,15 @@ TEST(DataSourceTest, AFileAndItsPackedFormAreNotReadTwice) {
   EXPECT_THAT(files.status().message(), HasSubstr("a.csv and a.csv.zst below"));
 }
 
+// The master could not read a message that has it.
+TEST(DataSourceTest, AFileWhoseNameIsNotUtf8IsRefused) {
+  DataFolder folder;
+  folder.Write("caf\xe9.csv", Records(0, 3));
+  const auto files = OpenSource(folder, kSpec)->Count({"*"});
+  EXPECT_EQ(files.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(files.status().message(), HasSubstr("\"caf\\xe9.csv\" below"));
+}
+
 TEST(DataSourceTest, CountsSayRecordsAndBytes) {
   DataFolder folder;
   folder.Write("a.csv", Records(0, 1000));

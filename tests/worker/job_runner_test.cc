@@ -75,7 +75,7 @@ TEST_F(JobRunnerTest, WhatTheMasterDoesNotTakeIsAFailureOfTheUnit) {
   EXPECT_EQ(requests[2].result().code(), 0);
   EXPECT_EQ(requests[3].result().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(requests[3].result().message(),
-              HasSubstr("the master did not take a result: too many samples"));
+              HasSubstr("the master did not take a result: INVALID_ARGUMENT: too many samples"));
 }
 
 TEST(ResultOfCountTest, RefusesMoreNamesOfFilesThanAMessageHolds) {

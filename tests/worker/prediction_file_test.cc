@@ -137,6 +137,23 @@ JobTask WithLoss(v1::Loss loss, const std::string& name = "") {
   return task;
 }
 
+// As --predict out.csv with a worker's --output-root . does.
+TEST(PredictionFile, GoesIntoTheFolderThatTheProcessIsIn) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  const std::string folder =
+      absl::StrCat(::testing::TempDir(), "/tessera-prediction-here-", ::getpid());
+  std::filesystem::create_directory(folder);
+  std::filesystem::current_path(folder);
+  auto file = PredictionFile::Create(PosixFileSystem(), "out.csv", By(kUnit),
+                                     {.tasks = {JobTask()}, .label_columns = 1});
+  ASSERT_TRUE(file.ok()) << file.status();
+  const absl::Status finished = (*file)->Finish();
+  EXPECT_TRUE(finished.ok()) << finished;
+  EXPECT_EQ(NamesIn("."), std::set<std::string>{"out.csv"});
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(folder);
+}
+
 TEST(PredictionFile, GivesProbabilitiesOfLogits) {
   // log(3): odds of 3 to 1.
   EXPECT_EQ(Written({WithLoss(v1::BINARY_CROSS_ENTROPY)}, {0, 200, -200}, {1, 1, 0}),

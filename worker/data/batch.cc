@@ -105,8 +105,12 @@ void AppendRows(const Batch& from, uint32_t begin, uint32_t end, Batch* to) {
 
 void ReserveRows(const Batch& like, uint64_t rows, Batch* to) {
   if (like.size == 0) return;
-  // A little more than the average of `like`, since rows differ.
-  const auto room = [&](size_t of_like) { return (of_like + of_like / 16) * rows / like.size; };
+  // A little more than the average of `like`, since rows differ. Of a column with many ids that is
+  // room for a few: the other rows may be unlike these.
+  constexpr size_t kFewIds = 4;
+  const auto room = [&](size_t of_like) {
+    return std::min(of_like + of_like / 16, kFewIds * like.size) * rows / like.size;
+  };
   to->labels.reserve(rows * like.label_width());
   to->dense.reserve(rows * like.dense_width());
   if (!like.weights.empty()) to->weights.reserve(rows);

@@ -7,8 +7,10 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "worker/data/glob.h"
 #include "worker/data/unpack.h"
 
@@ -73,6 +75,11 @@ absl::StatusOr<std::vector<v1::FileRecords>> DataSource::Count(
   if (!options_.order_of_patterns) std::sort(paths.begin(), paths.end());
   std::vector<v1::FileRecords> counted;
   for (const std::string& path : paths) {
+    if (!IsUtf8(path)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the name of the file \"", absl::CHexEscape(path), "\" below the data root ",
+                       options_.data_root, " is not UTF-8; rename it"));
+    }
     TESSERA_ASSIGN_OR_RETURN(const OpenFile file, GetFile(path, /*fresh=*/true));
     v1::FileRecords& records = counted.emplace_back();
     records.set_path(path);

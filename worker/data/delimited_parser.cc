@@ -148,7 +148,8 @@ class DelimitedParser final : public RecordParser {
       }
     }
     // A wrong number of fields explains other errors of the record: say only that.
-    if (found != fields_.size() && wrong_quotes == nullptr) {
+    // Wrong quotes in a field that counts explain that number, too; in one too many they do not.
+    if (found != fields_.size() && (wrong_quotes == nullptr || first_wrong.ok())) {
       return absl::InvalidArgumentError(
           absl::StrCat("found ", found, " columns, expected ", fields_.size()));
     }
