@@ -174,6 +174,7 @@ v1::OpenJobRequest JobRun::OpenRequest(uint32_t part) const {
   request.set_generation(generation());
   request.set_seed(spec().seed());
   request.set_workers(static_cast<uint32_t>(options_.workers.size()));
+  for (const RunNode& worker : options_.workers) request.add_incarnations(worker.incarnation);
   for (v1::PsTable& table : TablesOf(spec())) *request.add_tables() = std::move(table);
   request.set_map_version(generation());
   for (uint32_t p = 0; p < partition_count_; ++p) {

@@ -149,6 +149,17 @@ absl::Status JobShard::CheckIncarnation(const v1::CallHeader& header) const {
                                          header.incarnation(), " is dead and must join again"));
 }
 
+void JobShard::RefuseBefore(const google::protobuf::RepeatedField<uint64_t>& incarnations) {
+  const size_t told = std::min(ranks_.size(), static_cast<size_t>(incarnations.size()));
+  for (size_t r = 0; r < told; ++r) {
+    const uint64_t least = incarnations[static_cast<int>(r)];
+    std::atomic<uint64_t>& highest = ranks_[r]->incarnation;
+    uint64_t seen = highest.load();
+    while (seen < least && !highest.compare_exchange_weak(seen, least)) {
+    }
+  }
+}
+
 absl::Status JobShard::CheckRank(const v1::CallHeader& header) const {
   if (header.rank() < ranks_.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("job ", request_.job_id(), ": rank ",

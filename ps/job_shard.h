@@ -253,6 +253,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void Expire() ABSL_LOCKS_EXCLUDED(mu_);
   // Ends the shard: waiting pulls and all calls from now on are answered with `reason`.
   void Close(absl::Status reason) ABSL_LOCKS_EXCLUDED(mu_);
+  // Refuses calls of incarnations of ranks before these (OpenJobRequest), which a log does not
+  // have.
+  void RefuseBefore(const google::protobuf::RepeatedField<uint64_t>& incarnations);
   // The reason of Close; OK: the shard is open.
   absl::Status Closed() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -280,6 +283,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // ABORTED: another partition map, or an incarnation that a later one has replaced.
   absl::Status CheckHeader(const v1::CallHeader& header) const;
   absl::Status CheckIncarnation(const v1::CallHeader& header) const;
+  // Nobody finishes the push that an earlier incarnation of the rank has left in parts.
+  void DropPartsOfEarlier(const v1::CallHeader& header, RankState& rank)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_);
   // INVALID_ARGUMENT: there is no such rank.
   absl::Status CheckRank(const v1::CallHeader& header) const;
   // Answers the waiting pulls that need wait no more.

@@ -27,6 +27,7 @@ v1::OpenJobRequest Identity(v1::OpenJobRequest request) {
   request.clear_follow();
   request.clear_pair();
   request.clear_ps_process();
+  request.clear_incarnations();
   request.clear_cluster();  // logs of before do not have it
   return request;
 }

@@ -8,6 +8,7 @@
 #include "common/checkpoint/checksum.h"
 #include "common/checkpoint/row_file_format.h"
 #include "common/status_macros.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "ps/job_shard.h"
 #include "ps/row_records.h"
 #include "ps/sightings_file.h"
@@ -146,10 +147,16 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::OpenEmpty(const v1::OpenJobR
   }
   for (JobShard* const from : {near, staged}) {
     if (from == nullptr) continue;
-    if (from->tables_.size() != static_cast<size_t>(request.tables_size())) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("job ", request.job_id(), ": has ", request.tables_size(),
-                       " tables, but those whose rows are here were ", from->tables_.size()));
+    const v1::OpenJobRequest& had = from->request_;
+    const bool same =
+        std::equal(had.tables().begin(), had.tables().end(), request.tables().begin(),
+                   request.tables().end(), google::protobuf::util::MessageDifferencer::Equals);
+    if (!same || had.partition_count() != request.partition_count() ||
+        had.seed() != request.seed()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "job ", request.job_id(), ": its ", request.tables_size(), " tables, seed or ",
+          request.partition_count(), " partitions are not those whose rows are here: ",
+          had.tables_size(), " tables in ", had.partition_count(), " partitions"));
     }
   }
   if (near != nullptr) {

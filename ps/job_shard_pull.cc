@@ -122,6 +122,8 @@ absl::StatusOr<PullAnswer> JobShard::PullNow(const PullCall& call, const PullKey
     answer.response.set_has_cold_rows(
         std::any_of(tables_.begin(), tables_.end(),
                     [](const std::unique_ptr<Table>& table) { return table->has_cold_rows(); }));
+    // Another shard may have taken rows over meanwhile, which were not found here then.
+    TESSERA_RETURN_IF_ERROR(Closed());
     return answer;
   } catch (const std::bad_alloc&) {
     return NoMemory(absl::StrCat("a pull of ", keys[done].size(), " keys"),

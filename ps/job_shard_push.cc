@@ -30,11 +30,7 @@ absl::Status JobShard::Push(PushCall call) {
     absl::MutexLock lock(&rank.mu);
     // Checked again: a later incarnation may have called while this one waited.
     TESSERA_RETURN_IF_ERROR(CheckIncarnation(header));
-    if (rank.parts_incarnation != header.incarnation()) {
-      // Nobody finishes what an earlier incarnation has left unfinished.
-      rank.parts_incarnation = header.incarnation();
-      ReturnPartBytes(rank.parts.EraseAll());
-    }
+    DropPartsOfEarlier(header, rank);
     if (call.request.parts() > 1) {
       TESSERA_RETURN_IF_ERROR(PushPart(std::move(call), std::move(blocks), rank));
     } else {
@@ -50,6 +46,12 @@ absl::Status JobShard::Push(PushCall call) {
   ApplyCompleteSteps();
   if (!has_sync_) AnswerWaiting();
   return replaying_ ? absl::OkStatus() : SyncLog();
+}
+
+void JobShard::DropPartsOfEarlier(const v1::CallHeader& header, RankState& rank) {
+  if (rank.parts_incarnation == header.incarnation()) return;
+  rank.parts_incarnation = header.incarnation();
+  ReturnPartBytes(rank.parts.EraseAll());
 }
 
 absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks, RankState& rank) {
@@ -266,8 +268,11 @@ absl::StatusOr<v1::ProgressResponse> JobShard::GetProgress(const v1::ProgressReq
   v1::ProgressResponse response;
   {
     // Waits for a push of an earlier incarnation that is under way.
-    absl::MutexLock rank(&ranks_[header.rank()]->mu);
+    RankState& rank = *ranks_[header.rank()];
+    absl::MutexLock pushing(&rank.mu);
     TESSERA_RETURN_IF_ERROR(CheckIncarnation(header));
+    // Others may wait for this room, and this rank for them.
+    DropPartsOfEarlier(header, rank);
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(closed_);
     TESSERA_ASSIGN_OR_RETURN(response, order_.TakeOver(Rank(header.rank()), request.confirmed()));

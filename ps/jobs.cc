@@ -78,6 +78,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> Jobs::Open(const v1::OpenJobRequest& r
                                         ? TakeOver(request)
                                         : JobShard::Open(request, options_, wanted));
   }
+  shard->RefuseBefore(request.incarnations());
   std::shared_ptr<JobShard> old = shard;
   std::shared_ptr<JobShard> staged;  // is of no use any more
   std::shared_ptr<JobShard> followed;

@@ -5,6 +5,7 @@
 
 #include "absl/time/clock.h"
 #include "common/backoff.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
@@ -64,7 +65,7 @@ absl::Status LogFollower::Follow() {
                            jobs_->OpenFollower(request_, [this] { return Wanted(); }));
   const auto stub = v1::ParameterService::NewStub(channels_->Connect(request_.follow()));
   Backoff backoff({.first = absl::Milliseconds(20), .longest = absl::Seconds(1)});
-  absl::Time lacks_since = absl::InfiniteFuture();
+  absl::Duration lacks_since = absl::InfiniteDuration();  // by the monotonic clock
   while (true) {
     TESSERA_RETURN_IF_ERROR(Wanted());
     grpc::ClientContext context;
@@ -83,12 +84,13 @@ absl::Status LogFollower::Follow() {
     if (read) status = shard->Follow(std::move(response));
     if (status.ok()) {
       backoff.Reset();
-      lacks_since = absl::InfiniteFuture();
+      lacks_since = absl::InfiniteDuration();
       continue;
     }
     if (!MayFollowAgain(status)) return status;
-    if (read) lacks_since = std::min(lacks_since, absl::Now());
-    if (absl::Now() - lacks_since > kLongestLack) return status;
+    const absl::Duration now = SystemClock().Monotonic();
+    if (read) lacks_since = std::min(lacks_since, now);
+    if (now - lacks_since > kLongestLack) return status;
     if (!Pause(backoff.Next())) return absl::CancelledError("the ps is stopping");
   }
 }

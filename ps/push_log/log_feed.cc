@@ -95,6 +95,15 @@ void LogFeed::Read(const v1::ReadLogRequest& request, absl::Duration deadline, R
   {
     absl::MutexLock lock(&mu_);
     refused = CheckPair(request.pair());
+    const uint64_t end = options_.log->end().next_record;
+    if (refused.ok() && follower_.empty()) {
+      refused = absl::FailedPreconditionError(
+          absl::StrCat(options_.log->folder(), ": nobody is to have a copy of it"));
+    } else if (refused.ok() && request.next_record() > end) {
+      refused = absl::FailedPreconditionError(
+          absl::StrCat(options_.log->folder(), ": record ", request.next_record(),
+                       " is asked for, the last one is ", end - 1));
+    }
     if (refused.ok()) {
       ready = Confirm(request.next_record());
       before = std::exchange(poll_, std::move(poll));
@@ -122,9 +131,12 @@ void LogFeed::Appended() {
     absl::MutexLock lock(&mu_);
     poll = TakePoll();
   }
-  if (!poll.has_value()) return;
-  if (options_.run == nullptr) return Answer(*std::move(poll));
-  options_.run([this, poll = *std::move(poll)]() mutable { Answer(std::move(poll)); });
+  if (poll.has_value()) AnswerElsewhere(*std::move(poll));
+}
+
+void LogFeed::AnswerElsewhere(Poll poll) {
+  if (options_.run == nullptr) return Answer(std::move(poll));
+  options_.run([this, poll = std::move(poll)]() mutable { Answer(std::move(poll)); });
 }
 
 void LogFeed::Answer(Poll poll) {
@@ -225,7 +237,8 @@ void LogFeed::Expire() {
     late = TakeLate();
   }
   for (Waiting& w : late) std::move(w.done)(why);
-  if (poll.has_value()) Answer(*std::move(poll));
+  // Not here, where calls of all jobs are ended: it may read the disk.
+  if (poll.has_value()) AnswerElsewhere(*std::move(poll));
 }
 
 void LogFeed::Close(absl::Status reason) {

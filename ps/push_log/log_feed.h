@@ -105,6 +105,8 @@ class LogFeed {
   // Takes the poll, if it can be answered and nobody is about to.
   std::optional<Poll> TakePoll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Answer(Poll poll) ABSL_LOCKS_EXCLUDED(mu_);
+  // By Options::run, if there is one.
+  void AnswerElsewhere(Poll poll) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<v1::ReadLogResponse> ReadFor(const v1::ReadLogRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_, reader_mu_);
 

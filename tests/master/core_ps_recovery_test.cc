@@ -7,6 +7,7 @@ namespace tessera::master {
 namespace {
 
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 class CorePsRecoveryTest : public testing::Test, protected CoreHarness {
@@ -83,6 +84,8 @@ TEST_F(CorePsRecoveryTest, AJobWithPushLogsWaitsForItsPsAndGoesOnWhereItWas) {
   EXPECT_EQ(request.generation(), generation);
   EXPECT_EQ(request.checkpoint(), writes_[0].folder);
   EXPECT_EQ(request.first_step(), 8u);
+  EXPECT_THAT(request.incarnations(), ElementsAre(workers_.at("worker-0").incarnation,
+                                                  workers_.at("worker-1").incarnation));
   EXPECT_EQ(request.partitions(0), 1u);
   EXPECT_NE(core_->AssignmentKey(workers_.at("worker-0").incarnation), before);
   EXPECT_EQ(

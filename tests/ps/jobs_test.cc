@@ -51,6 +51,19 @@ TEST_F(JobsTest, OpeningAgainAtTheSameGenerationChangesNothing) {
   EXPECT_EQ(RowsOf(3), 2u);
 }
 
+// A log does not have which incarnations have called: the master says so where a ps comes back.
+TEST_F(JobsTest, CallsOfWorkersThatTheMasterHasReplacedAreRefused) {
+  v1::OpenJobRequest request = Request(3, "");
+  request.add_incarnations(7);
+  ASSERT_OK(jobs_.Open(request));
+  const auto shard = *jobs_.Find("job-1", 3);
+  v1::PushRequest push = PushOf(0, 0, {});
+  push.mutable_header()->set_incarnation(5);
+  EXPECT_FAILS(shard->Push(CallOf(push)), StatusCode::kAborted, "rank 0 is incarnation 7 now");
+  push.mutable_header()->set_incarnation(7);
+  EXPECT_OK(shard->Push(CallOf(push)));
+}
+
 TEST_F(JobsTest, ANewerGenerationReplacesTheOlderAndEndsItsCalls) {
   ASSERT_OK(Open(3));
   Create(3, {1, 2});

@@ -230,6 +230,23 @@ TEST_F(PartitionMoveTest, WhoHasBeenReplacedTakesNoMarksAnyMore) {
   EXPECT_FAILS(shard->BeginTake({100}, false, 0), StatusCode::kInvalidArgument, "partition 100");
 }
 
+TEST_F(PartitionMoveTest, RowsAreTakenOverByTheSameTablesAlone) {
+  const std::vector<uint32_t> all = Partitions(0, kMovePartitions);
+  ASSERT_OK(old_.Open(Request(1, all)));
+  std::vector<v1::OpenJobRequest> others(4, TakeOver(1, all));
+  others[0].mutable_tables(0)->mutable_spec()->set_dim(64);
+  others[1].mutable_tables(0)->mutable_spec()->mutable_admission()->set_after_sightings(2);
+  others[2].set_seed(others[2].seed() + 1);
+  others[3].set_partition_count(2 * kMovePartitions);
+  for (const v1::OpenJobRequest& other : others) {
+    EXPECT_FAILS(old_.Open(other), StatusCode::kFailedPrecondition,
+                 "not those whose rows are here");
+    EXPECT_FAILS(old_.Stage(other, /*changed=*/false), StatusCode::kFailedPrecondition,
+                 "not those whose rows are here");
+  }
+  EXPECT_OK(old_.Open(TakeOver(1, all)));
+}
+
 TEST_F(PartitionMoveTest, LateCallsOfAMoveThatIsOverChangeNothing) {
   const auto request = [](uint64_t move) {
     v1::OpenJobRequest open = TakeOver(1, Partitions(0, 100));

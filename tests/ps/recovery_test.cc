@@ -433,6 +433,19 @@ TEST_F(RecoveryTest, APartThatIsRefusedHoldsNoRoom) {
   }
 }
 
+// Another rank may wait for that room, and the next worker for that rank's step.
+TEST_F(RecoveryTest, TheNextWorkerOfARankGivesTheRoomOfAHalfPushBackBeforeItPushes) {
+  auto shard = Open(AsyncJob(), files_, [](JobShard::Options& o) { o.max_part_bytes = 30; });
+  ASSERT_OK(shard);
+  ASSERT_OK((*shard)->Push(CallOf(TwoParts(0, 0, 1, 24)[0])));
+  const auto parts = TwoParts(1, 0, 1, 24);
+  EXPECT_FAILS((*shard)->Push(CallOf(parts[0])), StatusCode::kResourceExhausted, "24 of 30 bytes");
+  v1::ProgressRequest ask;
+  *ask.mutable_header() = Header(0, /*incarnation=*/2);
+  ASSERT_OK((*shard)->GetProgress(ask));
+  for (const v1::PushRequest& part : parts) ASSERT_OK((*shard)->Push(CallOf(part)));
+}
+
 TEST_F(RecoveryTest, ALastPartThatWasRefusedIsNotInTheLog) {
   auto shard = Open(AsyncJob(), files_);
   ASSERT_OK(shard);

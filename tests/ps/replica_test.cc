@@ -68,6 +68,25 @@ class ReplicaTest : public testing::Test, protected RecoveryHarness {
   };
 };
 
+// What it confirmed would count as being with a follower.
+TEST_F(ReplicaTest, NobodyReadsALogUnaskedOrBeyondItsEnd) {
+  const auto primary = *Open(AsyncJob(), files_);
+  ASSERT_OK(primary->Push(AsyncPush(0, 0)));
+  v1::ReadLogRequest read;
+  absl::Status answer;
+  const auto done = [&](const auto& answered) { answer = answered.status(); };
+  read.set_next_record(2);
+  primary->ReadLog(read, clock_.Monotonic(), done);
+  EXPECT_FAILS(answer, StatusCode::kFailedPrecondition, "nobody is to have a copy");
+  ASSERT_OK(primary->SetFollower(7, "ps-1"));
+  read.set_pair(7);
+  read.set_next_record(999);
+  primary->ReadLog(read, clock_.Monotonic(), done);
+  EXPECT_FAILS(answer, StatusCode::kFailedPrecondition, "record 999 is asked for, the last one is");
+  EXPECT_EQ(primary->replica(), 0);
+  EXPECT_TRUE(Waiting(*primary).status.has_value());
+}
+
 TEST_F(ReplicaTest, WhatIsAcknowledgedIsWithTheFollower) {
   const auto primary = *Open(AsyncJob(), files_);
   for (uint32_t rank = 0; rank < kRanks; ++rank) ASSERT_OK(primary->Push(AsyncPush(rank, 0)));
