@@ -1,4 +1,7 @@
 """Networks of products that are more than a matrix of weights; cases of onnx_forms.py."""
+import numpy
+from onnx import numpy_helper
+
 from onnx_network import DENSE, DIM, FIELDS, case
 
 
@@ -47,3 +50,16 @@ def matrices_side_by_side(n):
     table = n.drawn(2, DENSE, 4)
     both = n.Concat(*[n.MatMul(n.Unsqueeze(x, n.ints(1, 2)), table) for x in (n.dense, n.Tanh(n.dense))], axis=1)
     return n.Concat(n.Flatten(experts), n.Flatten(n.Transpose(before, perm=[1, 0, 2])), *map(n.Flatten, (fields, own, grid, both)), axis=1)
+
+
+@case()
+def matrices_on_the_left(n):
+    """One for each field, several for all, computed ones, those of the code, and a vector."""
+    columns, heads = n.Unsqueeze(n.vectors, n.ints(3)), n.Unsqueeze(n.vectors, n.ints(1))
+    own = n.MatMul(n.drawn(FIELDS, DIM, DIM), columns)
+    several = n.MatMul(n.drawn(2, 5, FIELDS), heads)
+    computed = n.MatMul(n.Softmax(n.drawn(2, 3, FIELDS), axis=-1), heads)
+    known = n.MatMul(n.Constant(value=numpy_helper.from_array(numpy.tri(5, FIELDS, dtype=numpy.float32)[None])), n.vectors)
+    second = n.MatMul(n.drawn(DIM, 2, FIELDS), n.Transpose(n.vectors, perm=[2, 1, 0]))
+    return n.Concat(*map(n.Flatten, (own, several, computed, known)), n.MatMul(n.drawn(FIELDS), n.vectors),
+                    n.Flatten(n.Transpose(second, perm=[2, 0, 1])), axis=1)

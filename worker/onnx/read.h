@@ -287,7 +287,8 @@ absl::Status ReadPool(OnnxNodeReader& r);
 
 // Products (read_products.cc, read_einsum.cc).
 absl::Status ReadEinsum(OnnxNodeReader& r);
-// A tensor times matrices of the file: input 1, of three axes or more.
+// A tensor times matrices that all samples share, or they times a tensor: a stack of three axes or
+// more, of the file or computed of parameters alone.
 absl::StatusOr<OnnxValue> TimesStack(OnnxNodeReader& r);
 absl::Status ReadGemm(OnnxNodeReader& r);
 absl::Status ReadMatMul(OnnxNodeReader& r);

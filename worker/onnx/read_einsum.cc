@@ -291,6 +291,17 @@ absl::StatusOr<std::string> Expanded(std::string letters, size_t rank) {
   return letters.replace(at, 3, digits);
 }
 
+// Removes an axis of ONNX, of size 1.
+void DropOne(OnnxNodeReader& r, OnnxValue& value, size_t axis) {
+  const auto at = static_cast<int64_t>(axis);
+  if (value.kind != OnnxValue::Kind::kTensor) {
+    value.dims.erase(value.dims.begin() + at);
+    return;
+  }
+  if (!value.axes[axis].empty()) r.DropOnes(value, OnnxValue::Axes(value.axes[axis]));
+  value.axes.erase(value.axes.begin() + at);
+}
+
 }  // namespace
 
 absl::Status ReadEinsum(OnnxNodeReader& r) {
@@ -325,37 +336,33 @@ absl::Status ReadEinsum(OnnxNodeReader& r) {
 }
 
 absl::StatusOr<OnnxValue> TimesStack(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue a, r.TensorIn(0));
-  OnnxValue b = r.in(1);
-  const std::vector<int64_t> dims_a = r.DimsOf(a), dims_b = b.dims;
-  if (dims_a.size() < 2 || dims_a.back() != dims_b[dims_b.size() - 2]) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("its weights ", DimsText(dims_b), " do not fit the input ", DimsText(dims_a)));
+  OnnxValue sides[] = {r.in(0), r.in(1)};
+  const std::vector<int64_t> dims[] = {r.DimsOf(sides[0]), r.DimsOf(sides[1])};
+  if (std::min(dims[0].size(), dims[1].size()) < 2 ||
+      dims[0].back() != dims[1][dims[1].size() - 2]) {
+    const bool left = r.IsTensor(1) && !sides[1].IsUnbatched();
+    return absl::InvalidArgumentError(absl::StrCat("its weights ", DimsText(dims[left ? 0 : 1]),
+                                                   " do not fit the input ",
+                                                   DimsText(dims[left ? 1 : 0])));
   }
   // The letters of axes before the last two; what has size 1 has none.
-  const size_t rank = std::max(dims_a.size(), dims_b.size());
-  std::string of_a = "RK", of_b = "KC", result = "RC";
+  const size_t rank = std::max(dims[0].size(), dims[1].size());
+  std::string letters[] = {"RK", "KC"}, result = "RC";
   std::vector<size_t> ones;  // of the result
   for (size_t k = rank - 2; k-- > 0;) {
     const char c = static_cast<char>('a' + k);
-    const auto size_of = [&](const std::vector<int64_t>& dims) {
-      return k + dims.size() < rank ? 1 : dims[k + dims.size() - rank];
-    };
-    const bool in_a = size_of(dims_a) != 1, in_b = size_of(dims_b) != 1;
-    const auto at = static_cast<int64_t>(k + dims_a.size() - rank);
-    if (in_a) {
-      of_a.insert(0, 1, c);
-    } else if (k + dims_a.size() >= rank) {
-      if (!a.axes[static_cast<size_t>(at)].empty()) {
-        r.DropOnes(a, OnnxValue::Axes(a.axes[static_cast<size_t>(at)]));
+    bool in_result = false;
+    for (const size_t i : {0, 1}) {
+      if (k + dims[i].size() < rank) continue;
+      const size_t at = k + dims[i].size() - rank;
+      if (dims[i][at] == 1) {
+        DropOne(r, sides[i], at);
+      } else {
+        letters[i].insert(0, 1, c);
+        in_result = true;
       }
-      a.axes.erase(a.axes.begin() + at);
     }
-    if (in_b) of_b.insert(0, 1, c);
-    if (!in_b && k + dims_b.size() >= rank) {
-      b.dims.erase(b.dims.begin() + static_cast<int64_t>(k + dims_b.size() - rank));
-    }
-    if (in_a || in_b) {
+    if (in_result) {
       result.insert(0, 1, c);
     } else {
       ones.insert(ones.begin(), k);
@@ -363,8 +370,9 @@ absl::StatusOr<OnnxValue> TimesStack(OnnxNodeReader& r) {
   }
   Contraction contraction(r);
   std::vector<Operand> operands;
-  TESSERA_ASSIGN_OR_RETURN(operands.emplace_back(), contraction.Read(0, a, of_a));
-  TESSERA_ASSIGN_OR_RETURN(operands.emplace_back(), contraction.Read(1, b, of_b));
+  for (const size_t i : {0, 1}) {
+    TESSERA_ASSIGN_OR_RETURN(operands.emplace_back(), contraction.Read(i, sides[i], letters[i]));
+  }
   TESSERA_ASSIGN_OR_RETURN(OnnxValue value, contraction.Make(std::move(operands), result));
   for (const size_t k : ones) {
     value.axes.insert(value.axes.begin() + static_cast<int64_t>(k), OnnxValue::Axes());

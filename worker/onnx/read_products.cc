@@ -24,7 +24,7 @@ std::vector<float> Turned(const std::vector<float>& w, int64_t in, int64_t units
 }
 
 struct LinearForm {
-  size_t weights = 1;   // the input that has them, a matrix
+  size_t weights = 1;   // the input that has them, a matrix or a vector
   bool turned = false;  // [units, in] instead of [in, units]
   bool bias = false;    // input 2
   float alpha = 1;
@@ -38,7 +38,7 @@ absl::StatusOr<OnnxValue> Linear(OnnxNodeReader& r, OnnxValue x, const LinearFor
   TESSERA_RETURN_IF_ERROR(r.SampleAxis(static_cast<int64_t>(axis), x).status());
   TESSERA_ASSIGN_OR_RETURN(const std::vector<float> weights, r.FloatsIn(form.weights));
   std::vector<int64_t> dims = r.in(form.weights).dims;
-  if (dims.size() == 1 && form.weights == 1) dims.push_back(1);
+  if (dims.size() == 1) dims.push_back(1);
   if (dims.size() != 2) {
     return absl::UnimplementedError(
         absl::StrCat("its weights have ", dims.size(), " dimensions; expected a matrix"));
@@ -297,14 +297,19 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
     r.Set(std::move(x));
     return absl::OkStatus();
   }
-  // W x is x^T W^T, turned.
-  if (r.in(0).kind == Kind::kFloats && r.IsTensor(1) && r.in(0).dims.size() == 2 &&
+  // W x is x^T W^T, turned; of a vector of weights a row is left.
+  const size_t left_axes = r.in(0).dims.size();
+  if (r.in(0).kind == Kind::kFloats && r.IsTensor(1) && (left_axes == 1 || left_axes == 2) &&
       r.in(1).axes.size() >= 2) {
     OnnxValue x = r.in(1);
     const size_t last = x.axes.size() - 1;
     std::swap(x.axes[last - 1], x.axes[last]);
-    TESSERA_ASSIGN_OR_RETURN(x, Linear(r, std::move(x), {.weights = 0, .turned = true}));
+    TESSERA_ASSIGN_OR_RETURN(x, Linear(r, std::move(x), {.weights = 0, .turned = left_axes == 2}));
     std::swap(x.axes[last - 1], x.axes[last]);
+    if (left_axes == 1) {
+      r.DropOnes(x, OnnxValue::Axes(x.axes[last - 1]));
+      x.axes.erase(x.axes.begin() + static_cast<int64_t>(last) - 1);
+    }
     r.Set(std::move(x));
     return absl::OkStatus();
   }
@@ -325,7 +330,9 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
     r.Set(std::move(y));
     return absl::OkStatus();
   }
-  const bool stack = r.IsTensor(0) && r.in(1).trained && r.in(1).dims.size() > 2;
+  const bool left = r.IsTensor(1) && !r.in(1).IsUnbatched() &&
+                    (r.IsTensor(0) ? r.in(0).IsUnbatched() : r.in(0).dims.size() > 2);
+  const bool stack = left || (r.IsTensor(0) && r.in(1).trained && r.in(1).dims.size() > 2);
   TESSERA_ASSIGN_OR_RETURN(OnnxValue y, stack ? TimesStack(r) : MatMulOfTensors(r));
   r.Set(std::move(y));
   return absl::OkStatus();
