@@ -511,7 +511,8 @@ def known_numbers(n):
     whole = n.Cast(n.Mul(n.float(2.7), n.float(1)), to=TensorProto.INT64)
     joined = n.Concat(n.Expand(n.float(0.5), n.Concat(n.batch(), n.ints(1, DIM), axis=0)),
                       n.Expand(n.float(2), n.Concat(n.batch(), n.ints(FIELDS - 1, DIM), axis=0)), axis=1)
-    parts = [n.Mul(n.vectors, mask), chosen, n.Mul(n.MatMul(n.vectors, across), n.Cast(n.Size(n.numbers(numpy.zeros((2, 2), dtype=numpy.float32))), to=1)),
+    rows = n.Concat(*[n.Gather(n.vectors, part, axis=1) for part in n.Split(n.ints(3, 0, 1), n.ints(1, 2), outputs=2)], axis=1)
+    parts = [rows, n.Mul(n.vectors, mask), chosen, n.Mul(n.MatMul(n.vectors, across), n.Cast(n.Size(n.numbers(numpy.zeros((2, 2), dtype=numpy.float32))), to=1)),
              corner, n.Gather(n.vectors, whole, axis=1), n.Mul(n.vectors, joined)]
     return n.Concat(*[n.Flatten(p) for p in parts], axis=1)
 

@@ -333,7 +333,7 @@ absl::Status ReadSplit(OnnxNodeReader& r) {
       left -= sizes.back();
     }
   };
-  if (r.in(0).kind == OnnxValue::Kind::kFloats && !r.in(0).HasBatch()) {
+  if (!r.IsTensor(0) && !r.in(0).HasBatch()) {
     // Each part is trained as if it were an initializer of its own.
     const OnnxValue known = r.in(0);
     TESSERA_ASSIGN_OR_RETURN(const size_t axis, KnownAxis(r.Int("axis", 0), known));
