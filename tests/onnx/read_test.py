@@ -114,6 +114,18 @@ class Reads(unittest.TestCase):
                 (trained,) = numpy.fromfile(self.root / name / "trained", dtype=numpy.float32)
                 self.assertLessEqual(trained, size)
 
+    def test_numbers_that_an_exporter_merged_are_trained_apart(self):
+        """It leaves an Identity for each that is gone, as PyTorch's does for the ones of normalisations."""
+        network = Network(16)
+        ones = network.numbers(numpy.ones(DIM, dtype=numpy.float32))
+        twice = network.Mul(network.Tanh(network.Mul(network.vectors, ones)), network.Identity(ones))
+        model, expected = self.whole(network, twice)
+        onnx.save(model, self.folder("merged") / "model.onnx")
+        self.read()
+        self.expect(self.root / "merged", expected)
+        (trained,) = numpy.fromfile(self.root / "merged" / "trained", dtype=numpy.float32)
+        self.assertEqual(trained, 2 * DIM + FIELDS * DIM)
+
     def test_numbers_beside_the_file_are_found(self):
         network = Network(17)
         model, expected = self.whole(network, network.MatMul(network.vectors, network.drawn(DIM, 6)))

@@ -74,6 +74,14 @@ bool OnnxValue::IsAll(int64_t number) const {
          std::all_of(ints.begin(), ints.end(), [&](int64_t found) { return found == number; });
 }
 
+bool OnnxValue::IsOneNumber() const {
+  const auto alike = [](const auto& numbers) {
+    return std::all_of(numbers.begin(), numbers.end(), [&](auto n) { return n == numbers[0]; });
+  };
+  return kind != Kind::kTensor && !CountsSamples() && !(floats.empty() && ints.empty()) &&
+         alike(floats) && alike(ints);
+}
+
 size_t OnnxValue::batch_axis() const {
   const auto group = std::find_if(axes.begin(), axes.end(), [](const Axes& axis) {
     return std::count(axis.begin(), axis.end(), 0) > 0;

@@ -65,6 +65,9 @@ struct OnnxValue {
   // Whether the value is known whole numbers that all equal `number`.
   bool IsAll(int64_t number) const;
 
+  // Whether the value is known, and one number everywhere.
+  bool IsOneNumber() const;
+
   // kTensor: the axis of ONNX that has the batch; axes.size(): none.
   size_t batch_axis() const;
   // Whether the value was computed from parameters alone.

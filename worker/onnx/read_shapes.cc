@@ -167,21 +167,12 @@ std::pair<int64_t, int64_t> BeforeBatch(const std::vector<int64_t>& dims) {
   return {before, 0};
 }
 
-// Whether the value is one number everywhere, for every sample.
-bool IsOneNumber(const OnnxValue& value) {
-  const auto alike = [](const auto& numbers) {
-    return std::all_of(numbers.begin(), numbers.end(), [&](auto n) { return n == numbers[0]; });
-  };
-  return !value.CountsSamples() && !(value.floats.empty() && value.ints.empty()) &&
-         alike(value.floats) && alike(value.ints);
-}
-
 // Reshapes known numbers, whose dimensions have the batch, to `dims`, which FillIn gave.
 absl::Status ReshapeRepeated(OnnxValue& x, std::vector<int64_t> dims) {
   const bool once = std::count_if(dims.begin(), dims.end(), IsBatch) == 1;
   if (!once || BeforeBatch(dims) != BeforeBatch(x.dims)) {
     // A number comes to be another sample's.
-    if (!IsOneNumber(x)) {
+    if (!x.IsOneNumber()) {
       return absl::UnimplementedError(absl::StrCat("the shape ", DimsText(dims), " for ",
                                                    DimsText(x.dims), ": it would mix samples"));
     }
@@ -243,8 +234,18 @@ absl::Status ReadConstant(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
+// PyTorch's older exporter merges equal initializers, such as the ones of normalisations, and
+// leaves an Identity for each that is gone: it is trained by itself.
 absl::Status ReadIdentity(OnnxNodeReader& r) {
-  r.Set(OnnxValue(r.in(0)));
+  OnnxValue value = r.in(0);
+  if (value.trained && value.IsOneNumber()) {
+    value.source.clear();
+    value.form.clear();
+    value.trained_by.clear();
+    value.trained_as.clear();
+    value.tensor = {};
+  }
+  r.Set(std::move(value));
   return absl::OkStatus();
 }
 
