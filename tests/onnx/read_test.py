@@ -126,6 +126,20 @@ class Reads(unittest.TestCase):
         (trained,) = numpy.fromfile(self.root / "merged" / "trained", dtype=numpy.float32)
         self.assertEqual(trained, 2 * DIM + FIELDS * DIM)
 
+    def test_inputs_may_be_other_floats(self):
+        for kind in (onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE):
+            with self.subTest(kind):
+                network = Network(17)
+                x = network.Cast(network.Cast(network.vectors, to=kind), to=onnx.TensorProto.DOUBLE)
+                model, expected = self.whole(network, network.Cast(network.Tanh(x), to=onnx.TensorProto.FLOAT))
+                for given in model.graph.input:
+                    given.type.tensor_type.elem_type = kind
+                folder = self.folder(f"floats-{kind}")
+                onnx.save(model, folder / "model.onnx")
+                self.read()
+                found = numpy.fromfile(folder / "found", dtype=numpy.float32)
+                self.assertLessEqual(float(numpy.max(numpy.abs(found - expected))), 0.01)
+
     def test_numbers_beside_the_file_are_found(self):
         network = Network(17)
         model, expected = self.whole(network, network.MatMul(network.vectors, network.drawn(DIM, 6)))

@@ -135,10 +135,10 @@ bool IsLength(const std::string& name, const ModelInputs& inputs) {
 absl::Status CheckType(const onnx::ValueInfoProto& input, bool is_length) {
   const int type = input.type().tensor_type().elem_type();
   const bool is_int = type == onnx::TensorProto::INT32 || type == onnx::TensorProto::INT64;
-  if (type == onnx::TensorProto::FLOAT || (is_length && is_int)) return absl::OkStatus();
+  if (IsFloatType(type) || (is_length && is_int)) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat(
       "input \"", input.name(),
-      "\" is no float32: a network reads numbers and rows as float32, and the lengths of a "
+      "\" has no floats: a network reads numbers and rows as float32, and the lengths of a "
       "sequence (COLUMN.length) as float32, int32 or int64; no ids (of an exported model: tessera "
       "export --inline-rows 0)"));
 }
@@ -230,7 +230,7 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
     TESSERA_RETURN_IF_ERROR(CheckType(input, IsLength(name, offered)));
     TESSERA_RETURN_IF_ERROR(CheckDims(input, graph.shape(tensor)));
     OnnxValue value = OnnxValue::Of(tensor, graph.shape(tensor).rank());
-    value.whole = input.type().tensor_type().elem_type() != onnx::TensorProto::FLOAT;
+    value.whole = !IsFloatType(input.type().tensor_type().elem_type());
     if (IsOfRankOne(input)) value.axes.pop_back();
     (*values)[input.name()] = std::move(value);
   }
