@@ -9,6 +9,7 @@ import onnx_control_flow  # noqa: F401  adds its cases
 import onnx_elementwise  # noqa: F401  adds its cases
 import onnx_functions  # noqa: F401  adds its cases
 import onnx_parameters  # noqa: F401  adds its cases
+import onnx_places  # noqa: F401  adds its cases
 import onnx_products  # noqa: F401  adds its cases
 from onnx_network import CASES, DENSE, DIM, FIELDS, case
 

@@ -4,6 +4,7 @@ from onnx import numpy_helper
 
 import onnx_control_flow
 import onnx_functions
+import onnx_places
 import onnx_sequences
 from onnx_network import BATCH, DENSE, DIM, FIELDS
 
@@ -14,6 +15,7 @@ REFUSED = {
     '" has NaN among its numbers': lambda n: n.Mul(n.dense, n.numbers(numpy.array([1, numpy.nan, 2], dtype=numpy.float32))),
     **onnx_control_flow.REFUSED,
     **onnx_functions.REFUSED,
+    **onnx_places.REFUSED,
     **onnx_sequences.REFUSED,
     "that would mix samples": lambda n: n.Add(n.ReduceSum(n.dense, n.ints(1), keepdims=0), n.ReduceSum(n.dense, n.ints(1))),
     "export with the batch as dynamic axis": lambda n: n.Reshape(n.vectors, n.ints(BATCH, FIELDS * DIM)),

@@ -13,13 +13,11 @@ namespace {
 // Whether a gradient passes from the node's output to its input.
 bool PassesGradient(const onnx::NodeProto& node, int input) {
   static const auto* const none =
-      new std::set<std::string>{"And",     "Ceil",           "ConstantOfShape",
-                                "Equal",   "EyeLike",        "Floor",
-                                "Greater", "GreaterOrEqual", "IsInf",
-                                "IsNaN",   "Less",           "LessOrEqual",
-                                "Not",     "OneHot",         "Or",
-                                "Range",   "Round",          "Shape",
-                                "Sign",    "Size",           "Xor"};
+      new std::set<std::string>{"And",   "ArgMax",  "ArgMin", "Ceil",        "ConstantOfShape",
+                                "Equal", "EyeLike", "Floor",  "Greater",     "GreaterOrEqual",
+                                "IsInf", "IsNaN",   "Less",   "LessOrEqual", "NonZero",
+                                "Not",   "OneHot",  "Or",     "Range",       "Round",
+                                "Shape", "Sign",    "Size",   "Xor"};
   // Inputs after the first only say how, and get no gradient.
   static const auto* const first =
       new std::set<std::string>{"CastLike", "Clip", "Dropout", "Pad", "Pow"};

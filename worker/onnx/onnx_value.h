@@ -42,6 +42,10 @@ struct OnnxValue {
   // kTensor, kInts: lists of indices, along the last axis, before the first of which each sample
   // has its own number in the batch. Likewise.
   bool behind_sample = false;
+  // kInts: where a mask that all samples have alike is not 0. The dimensions are those of the file,
+  // [axes, batch * places] or turned; `ints` are the places of one sample, one list of axes after
+  // another, without the batch's axis, the first. Likewise.
+  bool of_mask = false;
   // kFloats: an initializer that is trained; else constants.
   bool trained = false;
   // Trained, and read in several forms: becomes a tensor without the batch for every node.
@@ -75,7 +79,7 @@ struct OnnxValue {
   // kFloats, kInts: whether the dimensions have the batch.
   bool HasBatch() const;
   // Whether the value differs from sample to sample by the sample's number.
-  bool CountsSamples() const { return per_sample != 0 || behind_sample; }
+  bool CountsSamples() const { return per_sample != 0 || behind_sample || of_mask; }
 };
 
 // Stands for `factor` times the size of the batch, which is not known when a file is read, among

@@ -78,9 +78,9 @@ bool OnnxNodeReader::IsWholeOf(const std::set<size_t>& of) const {
 
 // Operands of one op have one type, but a known one has no mark.
 void OnnxNodeReader::MarkWholeOutputs() {
-  static const auto* const truths = new std::set<std::string>{
-      "And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual",
-      "Not", "Or",    "Xor"};
+  static const auto* const always = new std::set<std::string>{
+      "And",  "ArgMax",      "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN",
+      "Less", "LessOrEqual", "Not",    "Or",    "Xor"};
   static const auto* const operands = new std::map<std::string, std::set<size_t>>{
       {"Add", {0, 1}}, {"CastLike", {1}}, {"Concat", {0, 1}}, {"Max", {0, 1}},
       {"Min", {0, 1}}, {"Mul", {0, 1}},   {"Sub", {0, 1}},    {"Where", {1, 2}}};
@@ -89,11 +89,14 @@ void OnnxNodeReader::MarkWholeOutputs() {
   const auto found = operands->find(op);
   const bool whole =
       op == "Cast" ? !IsFloatType(Int("to", 0))
-                   : truths->contains(op) ||
+                   : always->contains(op) ||
                          IsWholeOf(found == operands->end() ? std::set<size_t>{0} : found->second);
-  for (const std::string& output : node_.output()) {
-    const auto value = network_.values.find(output);
-    if (value != network_.values.end()) value->second.whole = whole;
+  for (int i = 0; i < node_.output_size(); ++i) {
+    const auto value = network_.values.find(node_.output(i));
+    const bool places = op == "TopK" && i == 1;
+    const bool marks = op == "OneHot" && in(2).kind == OnnxValue::Kind::kFloats;
+    if (value == network_.values.end()) continue;
+    value->second.whole = (whole || places) && !marks;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/status_macros.h"
 #include "worker/dense/graph.h"
 #include "worker/dense/options.h"
@@ -235,6 +236,17 @@ absl::Status SetElementwise(OnnxNodeReader& r, const Make& make) {
 using MakeOfAligned = absl::FunctionRef<Tensor(const std::vector<Tensor>&)>;
 absl::Status SetBroadcast(OnnxNodeReader& r, MakeOfAligned make);
 
+// The given places of an axis of ONNX.
+void TakePlaces(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& indices);
+// Splits the axis into axes of ONNX of these sizes, whose product is its size.
+void SplitAxis(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& sizes);
+// Makes `count` axes of ONNX from `first` on one.
+void MergeAxes(OnnxValue& x, size_t first, size_t count);
+// For lists of `named` indices, one after another, of axes of these sizes: the place of each list
+// where the axes are one. INVALID_ARGUMENT: an index does not exist.
+absl::StatusOr<std::vector<int64_t>> MergedPlaces(const std::vector<int64_t>& indices,
+                                                  absl::Span<const int64_t> sizes);
+
 // A constant number of the rank of x.
 Tensor NumberBeside(OnnxNodeReader& r, Tensor x, double value);
 // Places `begin` to `end` of an axis of the tensor.
@@ -318,6 +330,7 @@ absl::Status ReadRmsNormalization(OnnxNodeReader& r);
 bool AllInts(const OnnxNodeReader& r);
 absl::Status ReadConstantOfShape(OnnxNodeReader& r);
 absl::Status ReadEyeLike(OnnxNodeReader& r);
+absl::Status ReadNonZero(OnnxNodeReader& r);
 absl::Status ReadIntArithmetic(OnnxNodeReader& r);
 absl::StatusOr<int64_t> IntProduct(int64_t a, int64_t b);
 absl::Status ReadOneHot(OnnxNodeReader& r);
@@ -353,6 +366,11 @@ bool CountsSamples(const OnnxNodeReader& r);
 // none of those that only lead to an index of the batch's axis.
 absl::Status ReadCounted(OnnxNodeReader& r, OnnxRead read);
 
+// The most numbers that a sample may choose from or compare, for all places that it wants.
+constexpr int64_t kMostChosen = 1 << 20;
+// How many numbers of these dimensions a sample has; at most kMostChosen + 1.
+int64_t NumbersOf(const std::vector<int64_t>& dims);
+
 // Gathers by indices that samples may compute (read_chosen.cc).
 //
 // INVALID_ARGUMENT: one that is known when the file is read is below `least`, or not below `size`.
@@ -363,6 +381,21 @@ absl::Status CheckPlaces(const OnnxValue& indices, int64_t least, int64_t size);
 absl::StatusOr<OnnxValue> ChosenBySample(OnnxNodeReader& r, const OnnxValue& data,
                                          const OnnxValue& indices);
 absl::Status ReadGatherElements(OnnxNodeReader& r);
+// Gather of a table of the file, and OneHot, by indices that samples compute: input 1 and input 0.
+absl::StatusOr<OnnxValue> RowsBySample(OnnxNodeReader& r);
+absl::StatusOr<OnnxValue> OneHotBySample(OnnxNodeReader& r);
+
+// The largest or smallest numbers of an axis (read_ranks.cc).
+absl::Status ReadArgMax(OnnxNodeReader& r);
+absl::Status ReadTopK(OnnxNodeReader& r);
+
+// What takes the place of other numbers (read_scattered.cc).
+absl::Status ReadScatterElements(OnnxNodeReader& r);
+absl::Status ReadScatterNd(OnnxNodeReader& r);
+// The value with `updates`, [places, ...], at these places of the axes from `first` on: lists of
+// `named` indices each, one after another. UNIMPLEMENTED: they do not fit.
+absl::StatusOr<OnnxValue> WithPlaces(OnnxNodeReader& r, OnnxValue x, size_t first, size_t named,
+                                     const std::vector<int64_t>& indices, OnnxValue updates);
 
 // Ops that only move numbers or compute shapes (read_shapes.cc, read_gathers.cc).
 absl::Status ReadCast(OnnxNodeReader& r);

@@ -1,7 +1,8 @@
 // Whole numbers that count the samples of a batch, as PyTorch's arange(batch) gives. They can be
 // read where they lead each sample to its own place of the batch's axis, as in x[arange(batch),
 // place]: as an index of two axes (GatherND), or of both as one (Gather), for which they are
-// multiplied by the places of the other one.
+// multiplied by the places of the other one. Likewise the places of a mask that all samples have
+// alike, and places that are given other numbers (ScatterND).
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -97,9 +98,31 @@ absl::Status ReadOfOneAxis(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
+// x [batch, ...], of which a mask that all samples have alike names places: [batch * places, ...].
+absl::Status ReadOfMask(OnnxNodeReader& r) {
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  const OnnxValue& mask = r.in(1);
+  const std::vector<int64_t> dims = r.DimsOf(x);
+  const auto named = static_cast<size_t>(mask.dims[1]);
+  const bool lists = IsBatch(mask.dims[0]) && !IsBatch(mask.dims[1]) && !x.IsUnbatched() &&
+                     dims[0] == BatchTimes(1) && named <= dims.size() &&
+                     r.Int("batch_dims", 0) == 0;
+  if (!lists) return Unreadable();
+  if (named > 1) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> places,
+                             MergedPlaces(mask.ints, {dims.data() + 1, named - 1}));
+    MergeAxes(x, 1, named - 1);
+    TakePlaces(r, x, 1, places);
+    MergeAxes(x, 0, 2);
+  }
+  r.Set(std::move(x));
+  return absl::OkStatus();
+}
+
 // x [batch, places, ...]; indices [batch, ..., 1] behind the sample's number.
 absl::Status ReadOfTwoAxes(OnnxNodeReader& r) {
   if (r.in(0).CountsSamples()) return Unreadable();
+  if (r.in(1).of_mask) return ReadOfMask(r);
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue x, r.TensorIn(0));
   OnnxValue indices = r.in(1);
   const bool lists = indices.behind_sample && !x.IsUnbatched() && x.batch_axis() == 0 &&
@@ -109,6 +132,33 @@ absl::Status ReadOfTwoAxes(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(indices, r.AlongAxis("Squeeze", -1, {indices}));
   TESSERA_ASSIGN_OR_RETURN(OnnxValue chosen, ChosenBySample(r, x, indices));
   r.Set(std::move(chosen));
+  return absl::OkStatus();
+}
+
+// x [batch, ...] with other numbers at known places behind the sample's number.
+absl::Status ReadPutBehind(OnnxNodeReader& r) {
+  if (r.in(0).CountsSamples() || r.in(2).CountsSamples() || !r.in(1).behind_sample) {
+    return Unreadable();
+  }
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue updates, r.TensorIn(2));
+  const OnnxValue& indices = r.in(1);
+  const std::vector<int64_t> dims = r.DimsOf(indices);
+  const bool known = indices.kind == OnnxValue::Kind::kInts && dims[0] == BatchTimes(1) &&
+                     !x.IsUnbatched() && x.batch_axis() == 0 && !updates.IsUnbatched() &&
+                     updates.batch_axis() == 0;
+  if (!known) {
+    return absl::UnimplementedError(
+        "places that samples compute; expected known ones, as in x[:, 3] = y, or Where");
+  }
+  if (dims.size() == 2) {  // one place
+    TESSERA_ASSIGN_OR_RETURN(updates, r.AlongAxis("Unsqueeze", 1, {updates}));
+  } else if (updates.axes.size() > dims.size() - 2) {
+    MergeAxes(updates, 1, dims.size() - 2);
+  }
+  TESSERA_ASSIGN_OR_RETURN(x, WithPlaces(r, std::move(x), 1, static_cast<size_t>(dims.back()),
+                                         indices.ints, std::move(updates)));
+  r.Set(std::move(x));
   return absl::OkStatus();
 }
 
@@ -122,21 +172,31 @@ bool CountsSamples(const OnnxNodeReader& r) {
 }
 
 absl::Status ReadCounted(OnnxNodeReader& r, OnnxRead read) {
-  static const auto* const moves =
-      new std::set<std::string>{"Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze"};
+  static const auto* const moves = new std::set<std::string>{"Expand",  "Identity",  "Reshape",
+                                                             "Squeeze", "Transpose", "Unsqueeze"};
   static const auto* const sums = new std::set<std::string>{"Add", "Max", "Mul", "Sub"};
   const std::string& op = r.node().op_type();
+  const bool moves_it = moves->contains(op) || (op == "Cast" && IsWholeType(r.Int("to", 0)));
   if (op == "Concat") return ReadLists(r);
   if (op == "Gather") return ReadOfOneAxis(r);
   if (op == "GatherND") return ReadOfTwoAxes(r);
+  if (op == "ScatterND") return ReadPutBehind(r);
+  if (op == "Transpose" && r.in(0).of_mask) {
+    OnnxValue turned = r.in(0);
+    const onnx::AttributeProto* const perm = r.Attribute("perm");
+    if (perm == nullptr || perm->ints_size() == 0 || perm->ints(0) == 1)
+      std::swap(turned.dims[0], turned.dims[1]);
+    r.Set(std::move(turned));
+    return absl::OkStatus();
+  }
   for (size_t i = 0; i < r.inputs(); ++i) {
-    if (r.in(i).behind_sample) return Unreadable();
+    if (r.in(i).behind_sample || r.in(i).of_mask) return Unreadable();
   }
   if (op == "Shape" || op == "Size") return read(r);
   int64_t per_sample = r.in(0).per_sample;
   if (sums->contains(op) && r.inputs() == 2) {
     TESSERA_ASSIGN_OR_RETURN(per_sample, PerSampleOf(r));
-  } else if (!moves->contains(op) && !(op == "Cast" && IsWholeType(r.Int("to", 0)))) {
+  } else if (!moves_it) {
     return Unreadable();
   }
   TESSERA_RETURN_IF_ERROR(read(r));

@@ -57,30 +57,6 @@ absl::StatusOr<size_t> KnownAxis(int64_t axis, const OnnxValue& known) {
       absl::StrCat("axis ", axis, " of the constant ", DimsText(known.dims)));
 }
 
-// The given places of an axis of ONNX.
-void Take(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& indices) {
-  const int at = r.OneAxis(x, axis);
-  x.tensor = r.Layer("Gather", {x.tensor},
-                     Options().Set("indices", indices).Set("axis", static_cast<double>(at)));
-}
-
-// Splits the axis into axes of ONNX of these sizes, whose product is its size.
-void SplitAxis(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& sizes) {
-  if (sizes.empty()) {
-    r.DropOnes(x, OnnxValue::Axes(x.axes[axis]));
-    x.axes.erase(x.axes.begin() + static_cast<int64_t>(axis));
-    return;
-  }
-  // As the last, where it may be anything.
-  std::rotate(x.axes.begin() + static_cast<int64_t>(axis),
-              x.axes.begin() + static_cast<int64_t>(axis) + 1, x.axes.end());
-  const size_t last = x.axes.size() - 1;
-  r.LastAxis(x, last);
-  r.SplitLast(x, last, sizes);
-  std::rotate(x.axes.begin() + static_cast<int64_t>(axis),
-              x.axes.begin() + static_cast<int64_t>(last), x.axes.end());
-}
-
 // Repeats axes of size 1 to `dims`, in which -1 and 1 leave an axis as it is.
 absl::Status SetRepeated(OnnxNodeReader& r, OnnxValue x, const std::vector<int64_t>& dims) {
   const std::vector<int64_t> from = r.DimsOf(x);
@@ -130,6 +106,52 @@ absl::Status ConcatKnown(OnnxNodeReader& r) {
 }
 
 }  // namespace
+
+void TakePlaces(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& indices) {
+  const int at = r.OneAxis(x, axis);
+  x.tensor = r.Layer("Gather", {x.tensor},
+                     Options().Set("indices", indices).Set("axis", static_cast<double>(at)));
+}
+
+void SplitAxis(OnnxNodeReader& r, OnnxValue& x, size_t axis, const std::vector<int64_t>& sizes) {
+  if (sizes.empty()) {
+    r.DropOnes(x, OnnxValue::Axes(x.axes[axis]));
+    x.axes.erase(x.axes.begin() + static_cast<int64_t>(axis));
+    return;
+  }
+  // As the last, where it may be anything.
+  std::rotate(x.axes.begin() + static_cast<int64_t>(axis),
+              x.axes.begin() + static_cast<int64_t>(axis) + 1, x.axes.end());
+  const size_t last = x.axes.size() - 1;
+  r.LastAxis(x, last);
+  r.SplitLast(x, last, sizes);
+  std::rotate(x.axes.begin() + static_cast<int64_t>(axis),
+              x.axes.begin() + static_cast<int64_t>(last), x.axes.end());
+}
+
+void MergeAxes(OnnxValue& x, size_t first, size_t count) {
+  Axes& merged = x.axes[first];
+  for (size_t k = first + 1; k < first + count; ++k) {
+    merged.insert(merged.end(), x.axes[k].begin(), x.axes[k].end());
+  }
+  const auto next = x.axes.begin() + static_cast<int64_t>(first) + 1;
+  x.axes.erase(next, next + static_cast<int64_t>(count) - 1);
+}
+
+absl::StatusOr<std::vector<int64_t>> MergedPlaces(const std::vector<int64_t>& indices,
+                                                  absl::Span<const int64_t> sizes) {
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < indices.size(); i += sizes.size()) {
+    int64_t place = 0;
+    for (size_t k = 0; k < sizes.size(); ++k) {
+      TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> index,
+                               Checked({indices[i + k]}, sizes[k]));
+      place = place * sizes[k] + index[0];
+    }
+    places.push_back(place);
+  }
+  return places;
+}
 
 Tensor Sliced(OnnxNodeReader& r, Tensor x, int axis, int64_t begin, int64_t end) {
   return r.Layer("Slice", {x},
@@ -193,6 +215,10 @@ absl::Status ReadGather(OnnxNodeReader& r) {
   if (for_batch) {
     *batch = 1;
     if (r.in(0).trained) TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(0));
+  } else if (r.IsTensor(1)) {
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue rows, RowsBySample(r));
+    r.Set(std::move(rows));
+    return absl::OkStatus();
   } else {
     TESSERA_ASSIGN_OR_RETURN(indices, r.IntsIn(1));
   }
@@ -210,7 +236,7 @@ absl::Status ReadGather(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(r.Int("axis", 0), x));
   TESSERA_ASSIGN_OR_RETURN(indices, Checked(std::move(indices), r.DimsOf(x)[axis]));
-  Take(r, x, axis, indices);
+  TakePlaces(r, x, axis, indices);
   if (dims.size() != 1) SplitAxis(r, x, axis, dims);
   if (for_batch) x.axes[axis + batch_at].insert(x.axes[axis + batch_at].begin(), 0);
   r.Set(std::move(x));
@@ -237,23 +263,10 @@ absl::Status ReadGatherNd(OnnxNodeReader& r) {
         absl::StrCat("indices ", DimsText(dims), " of ", DimsText(from),
                      "; expected them to name axes before the batch's"));
   }
-  std::vector<int64_t> places;
-  for (size_t i = 0; i < indices.size(); i += named) {
-    int64_t place = 0;
-    for (size_t k = 0; k < named; ++k) {
-      TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> index,
-                               Checked({indices[i + k]}, from[k]));
-      place = place * from[k] + index[0];
-    }
-    places.push_back(place);
-  }
-  // Merges the axes that the indices name.
-  Axes merged;
-  for (size_t k = 0; k < named; ++k)
-    merged.insert(merged.end(), x.axes[k].begin(), x.axes[k].end());
-  x.axes.erase(x.axes.begin() + 1, x.axes.begin() + static_cast<int64_t>(named));
-  x.axes[0] = std::move(merged);
-  Take(r, x, 0, places);
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> places,
+                           MergedPlaces(indices, {from.data(), named}));
+  MergeAxes(x, 0, named);
+  TakePlaces(r, x, 0, places);
   if (dims.size() != 2) SplitAxis(r, x, 0, {dims.begin(), dims.end() - 1});
   r.Set(std::move(x));
   return absl::OkStatus();
@@ -271,7 +284,7 @@ absl::Status ReadReverseSequence(OnnxNodeReader& r) {
   }
   std::vector<int64_t> places(static_cast<size_t>(size));
   std::iota(places.rbegin(), places.rend(), 0);
-  Take(r, x, axis, places);
+  TakePlaces(r, x, axis, places);
   r.Set(std::move(x));
   return absl::OkStatus();
 }
@@ -312,7 +325,7 @@ absl::Status ReadSlice(OnnxNodeReader& r) {
     const int64_t size = r.DimsOf(x)[axis];
     const Range range(starts[i], ends[i], steps[i], size);
     if (range.step != 1) {
-      Take(r, x, axis, range.Indices());
+      TakePlaces(r, x, axis, range.Indices());
     } else if (range.begin != 0 || range.end != size) {
       const int at = r.OneAxis(x, axis);
       x.tensor = Sliced(r, x.tensor, at, range.begin, range.end);
@@ -478,7 +491,7 @@ absl::Status ReadTile(OnnxNodeReader& r) {
     }
     std::vector<int64_t> indices;
     for (int64_t i = 0; i < times[k] * dims[k]; ++i) indices.push_back(i % dims[k]);
-    if (!known) Take(r, x, k, indices);
+    if (!known) TakePlaces(r, x, k, indices);
     if (known) x = TakenOfKnown(x, k, indices);
   }
   r.Set(std::move(x));

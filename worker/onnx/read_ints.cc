@@ -90,8 +90,13 @@ absl::Status ReadConstantOfShape(OnnxNodeReader& r) {
   return absl::OkStatus();
 }
 
-// OneHot of known places: for each a list of `depth` numbers, of which one differs.
+// OneHot: for each place a list of `depth` numbers, of which one differs.
 absl::Status ReadOneHot(OnnxNodeReader& r) {
+  if (r.IsTensor(0)) {
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue made, OneHotBySample(r));
+    r.Set(std::move(made));
+    return absl::OkStatus();
+  }
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> places, r.IntsIn(0));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> depths, r.IntsIn(1));
   OnnxValue made = r.in(2);
@@ -141,6 +146,51 @@ absl::Status ReadEyeLike(OnnxNodeReader& r) {
     made.floats.push_back(i % dims[1] - i / dims[1] == r.Int("k", 0) ? 1 : 0);
   }
   r.Set(std::move(made));
+  return absl::OkStatus();
+}
+
+// The places of numbers other than 0, a column for each place. Of numbers that all samples have
+// they are each sample's own.
+absl::Status ReadNonZero(OnnxNodeReader& r) {
+  const OnnxValue& mask = r.in(0);
+  const bool by_sample = mask.HasBatch();
+  const bool first = by_sample && mask.dims[0] == BatchTimes(1) &&
+                     std::count_if(mask.dims.begin(), mask.dims.end(), IsBatch) == 1;
+  if (r.IsTensor(0) || mask.trained || mask.dims.empty() || (by_sample && !first)) {
+    return absl::UnimplementedError(
+        "of numbers that samples compute, or not with the batch first: how many places a sample "
+        "has must be known when the file is read; multiply by the mask, or let Where choose");
+  }
+  const std::vector<int64_t> sizes(mask.dims.begin() + (by_sample ? 1 : 0), mask.dims.end());
+  OnnxValue places = OnnxValue::OfInts({});
+  std::vector<int64_t> found;
+  const size_t total = std::max(mask.floats.size(), mask.ints.size());
+  for (size_t i = 0; i < total; ++i) {
+    const bool is = mask.ints.empty() ? mask.floats[i] != 0 : mask.ints[i] != 0;
+    if (is) found.push_back(static_cast<int64_t>(i));
+  }
+  const size_t count = found.size();
+  if (count == 0) return absl::UnimplementedError("of nothing but 0: it gives no place");
+  for (const int64_t at : found) {
+    int64_t after = static_cast<int64_t>(total);
+    for (const int64_t size : sizes) {
+      after /= size;
+      places.ints.push_back(at / after % size);
+    }
+  }
+  places.dims = {static_cast<int64_t>(count), static_cast<int64_t>(sizes.size())};
+  if (by_sample && sizes.empty()) {  // of ones alone: a count, as before Range
+    places = OnnxValue::OfInts({0});
+    places.dims = {1, BatchTimes(1)};
+    places.per_sample = 1;
+  } else if (by_sample) {
+    places.of_mask = true;
+    places.dims = {static_cast<int64_t>(mask.dims.size()), BatchTimes(static_cast<int64_t>(count))};
+  } else {
+    places = TransposedKnown(std::move(places), {1, 0});
+    places.form.clear();
+  }
+  r.Set(std::move(places));
   return absl::OkStatus();
 }
 

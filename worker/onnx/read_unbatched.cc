@@ -23,7 +23,7 @@ bool Moves(const std::string& op_type) {
 // Whether the op can read known numbers that are not trained.
 bool ReadsKnown(const std::string& op_type) {
   static const auto* const ops = new std::set<std::string>{
-      "Clip", "Concat", "ConstantOfShape", "Gather", "Range", "Slice", "Split", "Trilu"};
+      "Clip", "Concat", "ConstantOfShape", "Gather", "NonZero", "Range", "Slice", "Split", "Trilu"};
   return ops->contains(op_type);
 }
 
