@@ -156,6 +156,33 @@ def what_is_added_at_places(n):
     return n.ScatterElements(marks, bins(n), n.Exp(n.dense), axis=1, reduction="add")
 
 
+# Batches one after another.
+
+
+@case()
+def batches_one_after_another(n):
+    """Two towers in one, and heads as PyTorch's chunk and cat along the batch have them."""
+    two = n.Concat(n.Gather(n.vectors, n.int(0), axis=1), n.Gather(n.vectors, n.int(1), axis=1), axis=0)
+    deep = n.Tanh(n.Gemm(two, n.drawn(DIM, 6), n.drawn(6)))
+    ends = [n.Slice(deep, n.ints(0), n.batch(), n.ints(0)), n.Slice(deep, n.batch(), n.ints(2**63 - 1), n.ints(0))]
+    heads = n.Concat(*n.Split(n.MatMul(n.vectors, n.drawn(DIM, DIM)), outputs=2, axis=2), axis=0)
+    seen = n.MatMul(n.Softmax(n.MatMul(heads, n.Transpose(heads, perm=[0, 2, 1])), axis=-1), heads)
+    half = n.Div(n.Add(n.Shape(seen, start=0, end=1), n.ints(1)), n.ints(2))
+    joined = n.Concat(n.Slice(seen, n.ints(0), half, n.ints(0)), n.Slice(seen, half, n.Mul(half, n.ints(2)), n.ints(0)), axis=2)
+    three = n.Concat(n.dense, n.Exp(n.dense), n.Abs(n.dense), axis=0)
+    parts = n.Split(three, n.Concat(n.batch(), n.Mul(n.batch(), n.ints(2)), axis=0), outputs=2, axis=0)
+    again = n.Split(n.Sin(parts[1]), outputs=2, axis=0)
+    return n.Concat(*ends, n.Flatten(joined), parts[0], n.Mul(*again), axis=1)
+
+
+@case()
+def rows_of_batches(n):
+    """A batch that shares its axis with fields, cut at the batch's size."""
+    rows = n.Reshape(n.Transpose(n.vectors, perm=[1, 0, 2]), n.ints(-1, DIM))
+    middle = n.Slice(n.MatMul(rows, n.drawn(DIM, 3)), n.batch(), n.Mul(n.batch(), n.ints(3)), n.ints(0))
+    return n.Concat(n.Flatten(n.Transpose(n.Reshape(middle, n.ints(2, -1, 3)), perm=[1, 0, 2])), n.Slice(rows, n.ints(0), n.batch(), n.ints(0)), axis=1)
+
+
 REFUSED = {
     "of numbers that samples compute, or not with the batch first": lambda n: n.Add(n.vectors, n.Cast(n.ReduceSum(n.NonZero(n.Greater(
         n.vectors, n.float(0))), n.ints(0)), to=TensorProto.FLOAT)),
@@ -163,6 +190,9 @@ REFUSED = {
     "samples compute the indices [batch, 3] of [batch, 3], axis 1": lambda n: n.Gather(n.dense, bins(n), axis=1),
     "9 of each 8 numbers of [batch, 4, 8], axis 2": lambda n: n.TopK(n.vectors, n.ints(DIM + 1), outputs=2)[0],
     "(TopK): axis 0 of [batch, 3] is the batch's": lambda n: n.TopK(n.dense, n.ints(1), axis=0, outputs=2)[0],
+    "[batch, 3] beside [batch, 8], axis 0, the batch's": lambda n: n.Concat(n.dense, n.Gather(n.vectors, n.int(0), axis=1), axis=0),
+    "(Slice): axis 0 of [batch * 4, 8] is the batch's": lambda n: n.Slice(n.Reshape(n.vectors, n.ints(-1, DIM)), n.ints(0), n.batch(), n.ints(0)),
+    "a number above a multiple of the batch's size": lambda n: n.Reshape(n.vectors, n.Concat(n.Add(n.batch(), n.ints(1)), n.ints(-1), axis=0)),
     "places that samples compute; expected known ones, as in x[:, 3] = y": lambda n: n.ScatterND(n.vectors, n.Concat(
         n.Reshape(counted(n), n.ints(-1, 1)), n.Unsqueeze(n.ArgMax(n.dense, axis=1, keepdims=0), n.ints(1)), axis=-1), n.Gather(n.vectors, n.int(0), axis=1)),
     'reduction "max"; expected none or add': lambda n: n.ScatterElements(n.dense, bins(n), n.dense, axis=1, reduction="max"),

@@ -82,12 +82,18 @@ struct OnnxValue {
   bool CountsSamples() const { return per_sample != 0 || behind_sample || of_mask; }
 };
 
-// Stands for `factor` times the size of the batch, which is not known when a file is read, among
-// known numbers. `factor` is from 1 to 2^31.
-constexpr int64_t BatchTimes(int64_t factor) { return INT64_MIN + factor; }
+// Stands for `factor` times the size of the batch, which is not known when a file is read, and
+// `more`, among known numbers. `factor` is from 1 to 2^31, `more`, which only arithmetic has, from
+// 0 to 2^20.
+constexpr int64_t BatchTimes(int64_t factor, int64_t more = 0) {
+  return INT64_MIN + (more << 32) + factor;
+}
 constexpr bool IsBatch(int64_t size) { return size < INT64_MIN / 2; }
 // The factor of BatchTimes; of a known number the number itself.
-constexpr int64_t BatchFactor(int64_t size) { return IsBatch(size) ? size - INT64_MIN : size; }
+constexpr int64_t BatchFactor(int64_t size) {
+  return IsBatch(size) ? (size - INT64_MIN) & UINT32_MAX : size;
+}
+constexpr int64_t BatchMore(int64_t size) { return IsBatch(size) ? (size - INT64_MIN) >> 32 : 0; }
 // Keeps a number of a file from being taken for BatchTimes: numbers far below 0 mean "as far as
 // possible" there.
 constexpr int64_t NumberOfFile(int64_t number) { return IsBatch(number) ? INT64_MIN / 2 : number; }

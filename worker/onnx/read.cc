@@ -148,7 +148,11 @@ absl::Status OnnxNodeReader::TakeUnbatched(size_t i) {
 
 absl::StatusOr<std::vector<int64_t>> OnnxNodeReader::IntsIn(size_t i) const {
   if (!Has(i)) return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
-  if (in(i).kind == OnnxValue::Kind::kInts && !in(i).HasBatch()) return in(i).ints;
+  const std::vector<int64_t>& ints = in(i).ints;
+  if (std::any_of(ints.begin(), ints.end(), [](int64_t n) { return BatchMore(n) != 0; })) {
+    return absl::UnimplementedError("a number above a multiple of the batch's size");
+  }
+  if (in(i).kind == OnnxValue::Kind::kInts && !in(i).HasBatch()) return ints;
   return absl::UnimplementedError(absl::StrCat("input \"", node_.input(static_cast<int>(i)),
                                                "\" is no constant of whole numbers"));
 }

@@ -57,6 +57,61 @@ absl::StatusOr<size_t> KnownAxis(int64_t axis, const OnnxValue& known) {
       absl::StrCat("axis ", axis, " of the constant ", DimsText(known.dims)));
 }
 
+// Batches `begin` to `end` of the axis that has several, one after another, or with `each` numbers
+// a sample.
+absl::StatusOr<OnnxValue> Batches(OnnxNodeReader& r, OnnxValue x, int64_t begin, int64_t end) {
+  const size_t axis = x.batch_axis();
+  const Axes group = x.axes[axis];
+  const auto batch = std::find(group.begin(), group.end(), 0);
+  const int64_t each = BatchFactor(r.SizeOf(x, {batch, group.end()}));
+  const int64_t all = r.SizeOf(x, {group.begin(), batch});
+  if (begin < 0 || end <= begin || begin % each != 0 || end % each != 0 || end > all * each) {
+    return r.SampleAxis(static_cast<int64_t>(axis), x).status();
+  }
+  if (end - begin == all * each) return x;
+  x.axes[axis] = {group.begin(), batch};
+  x.axes.insert(x.axes.begin() + static_cast<int64_t>(axis) + 1, {batch, group.end()});
+  const int at = r.OneAxis(x, axis);
+  x.tensor = Sliced(r, x.tensor, at, begin / each, end / each);
+  if (end - begin == each) {
+    r.DropOnes(x, {at});
+    x.axes.erase(x.axes.begin() + static_cast<int64_t>(axis));
+  } else {
+    MergeAxes(x, axis, 2);
+  }
+  return x;
+}
+
+bool IsBatchAxis(int64_t axis, const OnnxValue& x) {
+  const auto at = static_cast<int64_t>(x.batch_axis()), rank = static_cast<int64_t>(x.axes.size());
+  return !x.IsUnbatched() && (axis == at || axis == at - rank);
+}
+
+// A number of batches; -1: it is none.
+int64_t BatchesIn(int64_t number) {
+  return number == 0 ? 0 : IsBatch(number) ? BatchFactor(number) : -1;
+}
+
+// Batches one after another along the batch's axis.
+absl::Status ConcatBatches(OnnxNodeReader& r, size_t axis) {
+  std::vector<OnnxValue> parts;
+  const std::vector<int64_t> dims = r.DimsOf(r.in(0));
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    if (r.in(i).IsUnbatched() || r.DimsOf(r.in(i)) != dims) {
+      return absl::UnimplementedError(absl::StrCat(DimsText(dims), " beside ",
+                                                   DimsText(r.DimsOf(r.in(i))), ", axis ", axis,
+                                                   ", the batch's; expected batches of one form"));
+    }
+    TESSERA_ASSIGN_OR_RETURN(parts.emplace_back(),
+                             r.AlongAxis("Unsqueeze", static_cast<int64_t>(axis), {r.in(i)}));
+  }
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue joined,
+                           r.AlongAxis("Concat", static_cast<int64_t>(axis), parts));
+  MergeAxes(joined, axis, 2);
+  r.Set(std::move(joined));
+  return absl::OkStatus();
+}
+
 // Repeats axes of size 1 to `dims`, in which -1 and 1 leave an axis as it is.
 absl::Status SetRepeated(OnnxNodeReader& r, OnnxValue x, const std::vector<int64_t>& dims) {
   const std::vector<int64_t> from = r.DimsOf(x);
@@ -187,6 +242,7 @@ absl::Status ReadConcat(OnnxNodeReader& r) {
   }
   for (size_t i = 1; i < r.inputs(); ++i) TESSERA_RETURN_IF_ERROR(r.TensorIn(i).status());
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue first, r.TensorIn(0));
+  if (IsBatchAxis(r.Int("axis", 0), first)) return ConcatBatches(r, first.batch_axis());
   TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(r.Int("axis", 0), first));
   for (size_t i = 1; i < r.inputs(); ++i) {
     if (r.DimsOf(r.in(i)).size() != first.axes.size()) {
@@ -313,12 +369,11 @@ absl::Status ReadSlice(OnnxNodeReader& r) {
     return absl::OkStatus();
   }
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
-  const auto rank = static_cast<int64_t>(x.axes.size());
   for (size_t i = 0; i < starts.size(); ++i) {
-    // A slice of the whole batch is no cut.
-    const bool of_batch =
-        (axes[i] < 0 ? axes[i] + rank : axes[i]) == static_cast<int64_t>(x.batch_axis());
-    if (of_batch && steps[i] == 1 && starts[i] == 0 && (ends[i] >= INT32_MAX || IsBatch(ends[i]))) {
+    if (IsBatchAxis(axes[i], x) && steps[i] == 1) {
+      const int64_t all = BatchFactor(r.DimsOf(x)[x.batch_axis()]);
+      const int64_t end = ends[i] >= INT32_MAX ? all : BatchesIn(ends[i]);
+      TESSERA_ASSIGN_OR_RETURN(x, Batches(r, std::move(x), BatchesIn(starts[i]), end));
       continue;
     }
     TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(axes[i], x));
@@ -368,6 +423,21 @@ absl::Status ReadSplit(OnnxNodeReader& r) {
     return absl::OkStatus();
   }
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  if (IsBatchAxis(r.Int("axis", 0), x)) {
+    if (sizes.empty()) {
+      const int64_t all = BatchFactor(r.DimsOf(x)[x.batch_axis()]);
+      if (all % count == 0) sizes.assign(static_cast<size_t>(count), BatchTimes(all / count));
+    }
+    sizes.resize(static_cast<size_t>(count), 0);
+    int64_t begin = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t end = begin + BatchesIn(sizes[static_cast<size_t>(k)]);
+      TESSERA_ASSIGN_OR_RETURN(OnnxValue part, Batches(r, x, begin, end));
+      if (r.HasOutput(static_cast<int>(k))) r.Set(std::move(part), static_cast<int>(k));
+      begin = end;
+    }
+    return absl::OkStatus();
+  }
   TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(r.Int("axis", 0), x));
   fill_in(r.DimsOf(x)[axis]);
   const int at = r.OneAxis(x, axis);

@@ -1,5 +1,6 @@
 // Whole numbers that are known when a file is read: the arithmetic of shapes that exporters leave.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,23 +11,51 @@ namespace tessera::worker {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 31;
+constexpr int64_t kMostMore = 1 << 20;  // of BatchTimes
+
+// Sums, multiples and quotients of the batch's size, which are BatchTimes or known, as of a batch
+// that is cut in parts: (2 batch + 1) / 2. nullopt: this is none.
+std::optional<int64_t> OfBatch(absl::string_view op, int64_t x, int64_t y) {
+  struct Number {
+    explicit Number(int64_t of)
+        : factor(IsBatch(of) ? BatchFactor(of) : 0), more(IsBatch(of) ? BatchMore(of) : of) {}
+    int64_t factor, more;
+  };
+  const Number a(x), b(y);
+  if (std::min(a.more, b.more) < -kMost || std::max(a.more, b.more) > kMost) return std::nullopt;
+  int64_t factor = 0, more = -1;
+  if (op == "Add") {
+    factor = a.factor + b.factor;
+    more = a.more + b.more;
+  } else if (op == "Sub") {
+    factor = a.factor - b.factor;
+    more = a.more - b.more;
+    if (factor == 0) return more;
+  } else if (op == "Mul" && (a.factor == 0 || b.factor == 0)) {
+    const Number &of = a.factor == 0 ? b : a, &times = a.factor == 0 ? a : b;
+    factor = of.factor * times.more;
+    more = of.more * times.more;
+  } else if (op == "Div" && b.factor == 0 && b.more >= 1 && a.factor % b.more == 0) {
+    factor = a.factor / b.more;
+    more = a.more / b.more;
+  } else if (op == "Div" && b.factor > 0 && a.more == 0 && b.more == 0 &&
+             a.factor % b.factor == 0) {
+    return a.factor / b.factor;
+  } else if (op == "Mod" && b.factor == 0 && b.more >= 1 && a.factor % b.more == 0) {
+    return a.more % b.more;
+  }
+  if (factor < 1 || factor > kMost || more < 0 || more > kMostMore) return std::nullopt;
+  return BatchTimes(factor, more);
+}
 
 absl::StatusOr<int64_t> Of(absl::string_view op, int64_t x, int64_t y) {
   if (op == "Equal") return x == y ? 1 : 0;
   if (op == "And") return x != 0 && y != 0 ? 1 : 0;
   if (op == "Or") return x != 0 || y != 0 ? 1 : 0;
   if (op == "Xor") return (x != 0) != (y != 0) ? 1 : 0;
-  // The batch's size times or divided by known numbers.
-  const int64_t times = BatchFactor(x), by = BatchFactor(y);
-  if (op == "Mul" && IsBatch(x) != IsBatch(y)) {
-    const int64_t factor = IsBatch(x) ? y : x, of = IsBatch(x) ? times : by;
-    if (factor >= 1 && factor <= kMost && of * factor <= kMost) return BatchTimes(of * factor);
+  if (IsBatch(x) || IsBatch(y)) {
+    if (const std::optional<int64_t> found = OfBatch(op, x, y); found.has_value()) return *found;
   }
-  if (op == "Div" && IsBatch(x)) {
-    if (IsBatch(y) && times % by == 0) return times / by;
-    if (!IsBatch(y) && y >= 1 && times % y == 0) return BatchTimes(times / y);
-  }
-  if (op == "Mod" && IsBatch(x) && !IsBatch(y) && y >= 1 && times % y == 0) return 0;
   if (op == "Max" || op == "Min") {
     if (x == y) return x;
     // A batch has one sample or more.
