@@ -183,6 +183,28 @@ def rows_of_batches(n):
     return n.Concat(n.Flatten(n.Transpose(n.Reshape(middle, n.ints(2, -1, 3)), perm=[1, 0, 2])), n.Slice(rows, n.ints(0), n.batch(), n.ints(0)), axis=1)
 
 
+# Samples in another order.
+
+
+@case()
+def sequences_sorted_by_length(n):
+    """As PyTorch packs them with enforce_sorted=False."""
+    lengths, order = n.TopK(n.lengths, n.batch(), axis=-1, outputs=2)
+    x = n.Transpose(n.Gather(n.history, order, axis=0), perm=[1, 0, 2])
+    back = n.ScatterElements(n.ConstantOfShape(n.Shape(order), value=helper.make_tensor("v", TensorProto.INT64, [1], [0])), order, counted(n), axis=0)
+    states, last = n.GRU(x, n.drawn(1, 18, DIM), n.drawn(1, 18, 6), n.drawn(1, 36), n.Cast(lengths, to=TensorProto.INT32), outputs=2, hidden_size=6,
+                         linear_before_reset=1)
+    example = n.Constant(value=numpy_helper.from_array(numpy.zeros((1, BATCH, 5), dtype=numpy.float32)))
+    start = n.Expand(example, n.Concat(n.ints(1), n.batch(), n.ints(5), axis=0))
+    second = n.GRU(x, n.drawn(1, 15, DIM), n.drawn(1, 15, 5), "", n.Cast(lengths, to=TensorProto.INT32), start, outputs=2, hidden_size=5,
+                   linear_before_reset=1)[1]
+    one = n.Squeeze(n.Gather(n.Concat(last, second, axis=2), back, axis=1), n.ints(0))
+    each = n.Gather(n.Transpose(n.Squeeze(states, n.ints(1)), perm=[1, 0, 2]), back, axis=0)
+    again = n.TopK(order, n.batch(), largest=0, outputs=2)[1]
+    each = n.Concat(n.Flatten(each), n.Squeeze(n.Gather(last, again, axis=1), n.ints(0)), axis=1)
+    return n.Concat(one, each, n.Mul(n.dense, n.Cast(n.Unsqueeze(n.Gather(lengths, back), n.ints(1)), to=TensorProto.FLOAT)), axis=1)
+
+
 REFUSED = {
     "of numbers that samples compute, or not with the batch first": lambda n: n.Add(n.vectors, n.Cast(n.ReduceSum(n.NonZero(n.Greater(
         n.vectors, n.float(0))), n.ints(0)), to=TensorProto.FLOAT)),
@@ -190,6 +212,9 @@ REFUSED = {
     "samples compute the indices [batch, 3] of [batch, 3], axis 1": lambda n: n.Gather(n.dense, bins(n), axis=1),
     "9 of each 8 numbers of [batch, 4, 8], axis 2": lambda n: n.TopK(n.vectors, n.ints(DIM + 1), outputs=2)[0],
     "(TopK): axis 0 of [batch, 3] is the batch's": lambda n: n.TopK(n.dense, n.ints(1), axis=0, outputs=2)[0],
+    '(Add): samples in the order of "': lambda n: n.Add(n.TopK(n.lengths, n.batch(), outputs=2)[0], n.lengths),
+    'has its samples in the order of "': lambda n: n.Cast(n.TopK(n.lengths, n.batch(), outputs=2)[0], to=TensorProto.FLOAT),
+    "sorts samples that are sorted already": lambda n: n.TopK(n.TopK(n.lengths, n.batch(), outputs=2)[0], n.batch(), outputs=2)[0],
     "[batch, 3] beside [batch, 8], axis 0, the batch's": lambda n: n.Concat(n.dense, n.Gather(n.vectors, n.int(0), axis=1), axis=0),
     "(Slice): axis 0 of [batch * 4, 8] is the batch's": lambda n: n.Slice(n.Reshape(n.vectors, n.ints(-1, DIM)), n.ints(0), n.batch(), n.ints(0)),
     "a number above a multiple of the batch's size": lambda n: n.Reshape(n.vectors, n.Concat(n.Add(n.batch(), n.ints(1)), n.ints(-1), axis=0)),

@@ -243,6 +243,11 @@ absl::StatusOr<Tensor> OutputOf(const OnnxValue& made, OnnxNodeReader reader) {
     return absl::InvalidArgumentError("is the same for every sample");
   }
   if (made.CountsSamples()) return absl::InvalidArgumentError("counts the samples of a batch");
+  if (!made.order.empty() && made.order != OnnxValue::kAnyOrder) {
+    return absl::UnimplementedError(absl::StrCat("has its samples in the order of \"", made.order,
+                                                 "\"; expected the file's, by a Gather that leads "
+                                                 "back"));
+  }
   const std::vector<int64_t> dims = reader.DimsOf(made);
   const auto sizes = std::count_if(dims.begin(), dims.end(), [](int64_t dim) { return dim != 1; });
   if (sizes > 2 || dims[made.batch_axis()] != BatchTimes(1)) {

@@ -46,6 +46,12 @@ struct OnnxValue {
   // [axes, batch * places] or turned; `ints` are the places of one sample, one list of axes after
   // another, without the batch's axis, the first. Likewise.
   bool of_mask = false;
+  // In which order the batch has its samples (read_sorted.cc): empty: that of the file; kAnyOrder:
+  // they are alike; else the name of what sorts them. Of numbers that count samples also the order
+  // of those that they count.
+  static constexpr char kAnyOrder[] = "\n";
+  std::string order;
+  std::string counts;
   // kFloats: an initializer that is trained; else constants.
   bool trained = false;
   // Trained, and read in several forms: becomes a tensor without the batch for every node.

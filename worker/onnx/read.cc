@@ -32,6 +32,11 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
     const OnnxOp& op = *FindOnnxOp(node.op_type());
     TESSERA_RETURN_IF_ERROR(reader.CheckInputs(op.least_inputs));
     TESSERA_RETURN_IF_ERROR(CheckNode(node, reader.opset()));
+    if (IsOfOrder(reader)) {
+      TESSERA_RETURN_IF_ERROR(ReadOfOrder(reader));
+      return reader.CheckOutputs();
+    }
+    TESSERA_ASSIGN_OR_RETURN(const std::string order, OrderOfInputs(reader));
     if (CountsSamples(reader)) {
       TESSERA_RETURN_IF_ERROR(ReadCounted(reader, op.read));
     } else if (const std::optional<absl::Status> known = ReadKnown(reader); known.has_value()) {
@@ -41,7 +46,7 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
       TESSERA_RETURN_IF_ERROR(reader.CheckWholeInputs());
       TESSERA_RETURN_IF_ERROR(op.read(reader));
     }
-    reader.MarkWholeOutputs();
+    reader.MarkOutputs(order);
     return reader.CheckOutputs();
   }();
   // The graph's error comes first.
@@ -77,7 +82,7 @@ bool OnnxNodeReader::IsWholeOf(const std::set<size_t>& of) const {
 }
 
 // Operands of one op have one type, but a known one has no mark.
-void OnnxNodeReader::MarkWholeOutputs() {
+void OnnxNodeReader::MarkOutputs(const std::string& order) {
   static const auto* const always = new std::set<std::string>{
       "And",  "ArgMax",      "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN",
       "Less", "LessOrEqual", "Not",    "Or",    "Xor"};
@@ -97,6 +102,7 @@ void OnnxNodeReader::MarkWholeOutputs() {
     const bool marks = op == "OneHot" && in(2).kind == OnnxValue::Kind::kFloats;
     if (value == network_.values.end()) continue;
     value->second.whole = (whole || places) && !marks;
+    value->second.order = order;
   }
 }
 

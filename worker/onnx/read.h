@@ -177,8 +177,9 @@ class OnnxNodeReader {
 
   // UNIMPLEMENTED: the node divides whole numbers that samples have, which here are floats.
   absl::Status CheckWholeInputs() const;
-  // Says of the outputs whether they are whole numbers or truth values in the file.
-  void MarkWholeOutputs();
+  // Says of the outputs whether they are whole numbers or truth values in the file, and in which
+  // order they have samples.
+  void MarkOutputs(const std::string& order);
 
   // Whether output i is read.
   bool HasOutput(int i) const {
@@ -388,6 +389,14 @@ absl::StatusOr<OnnxValue> OneHotBySample(OnnxNodeReader& r);
 // The largest or smallest numbers of an axis (read_ranks.cc).
 absl::Status ReadArgMax(OnnxNodeReader& r);
 absl::Status ReadTopK(OnnxNodeReader& r);
+
+// Samples in another order (read_sorted.cc).
+//
+// Whether the node sorts the batch, takes samples in a sorted order or leads back from it.
+bool IsOfOrder(const OnnxNodeReader& r);
+absl::Status ReadOfOrder(OnnxNodeReader& r);
+// In which order the node's inputs have their samples. UNIMPLEMENTED: in different ones.
+absl::StatusOr<std::string> OrderOfInputs(const OnnxNodeReader& r);
 
 // What takes the place of other numbers (read_scattered.cc).
 absl::Status ReadScatterElements(OnnxNodeReader& r);

@@ -177,6 +177,10 @@ absl::Status ReadCounted(OnnxNodeReader& r, OnnxRead read) {
   static const auto* const sums = new std::set<std::string>{"Add", "Max", "Mul", "Sub"};
   const std::string& op = r.node().op_type();
   const bool moves_it = moves->contains(op) || (op == "Cast" && IsWholeType(r.Int("to", 0)));
+  for (size_t i = 0; i < r.inputs() && !moves_it && op != "Shape" && op != "Size"; ++i) {
+    const bool sorted = r.in(i).per_sample != 0 && r.in(i).counts != OnnxValue::kAnyOrder;
+    if (sorted) return Unreadable();
+  }
   if (op == "Concat") return ReadLists(r);
   if (op == "Gather") return ReadOfOneAxis(r);
   if (op == "GatherND") return ReadOfTwoAxes(r);
@@ -199,9 +203,11 @@ absl::Status ReadCounted(OnnxNodeReader& r, OnnxRead read) {
   } else if (!moves_it) {
     return Unreadable();
   }
+  const std::string counts = moves_it ? r.in(0).counts : OnnxValue::kAnyOrder;
   TESSERA_RETURN_IF_ERROR(read(r));
   OnnxValue made = r.out();
   made.per_sample = per_sample;
+  made.counts = counts;
   r.Set(std::move(made));
   return absl::OkStatus();
 }

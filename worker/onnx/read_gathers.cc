@@ -475,6 +475,9 @@ absl::Status ReadExpand(OnnxNodeReader& r) {
   x.dims.insert(x.dims.begin(), static_cast<int64_t>(rank - found), 1);
   for (size_t k = 0; k < rank; ++k) {
     if (dims[k] == x.dims[k] || dims[k] == 1 || dims[k] == -1) continue;
+    // Such as the zeros of an exporter's example: as many as there are samples.
+    const bool of_example = IsBatch(dims[k]) && !x.trained && !x.HasBatch() && x.IsOneNumber();
+    if (of_example) x = TakenOfKnown(x, k, {0});
     if (x.dims[k] != 1 || (!IsBatch(dims[k]) && (dims[k] < 1 || dims[k] > 1 << 20))) {
       return absl::UnimplementedError("to " + DimsText(dims) + " from " + DimsText(x.dims));
     }

@@ -212,6 +212,7 @@ absl::Status ReadNonZero(OnnxNodeReader& r) {
     places = OnnxValue::OfInts({0});
     places.dims = {1, BatchTimes(1)};
     places.per_sample = 1;
+    places.counts = OnnxValue::kAnyOrder;
   } else if (by_sample) {
     places.of_mask = true;
     places.dims = {static_cast<int64_t>(mask.dims.size()), BatchTimes(static_cast<int64_t>(count))};
@@ -228,6 +229,7 @@ absl::Status ReadRange(OnnxNodeReader& r) {
     OnnxValue counted = OnnxValue::OfInts({0});
     counted.dims = {BatchTimes(1)};
     counted.per_sample = 1;
+    counted.counts = OnnxValue::kAnyOrder;
     r.Set(std::move(counted));
     return absl::OkStatus();
   }

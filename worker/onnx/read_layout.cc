@@ -217,6 +217,7 @@ absl::StatusOr<OnnxValue> OnnxNodeReader::Repeated(size_t i, const std::vector<i
     return absl::UnimplementedError(absl::StrCat("a constant ", DimsText(dims)));
   }
   OnnxValue value;
+  value.order = OnnxValue::kAnyOrder;
   std::vector<int64_t> known, sample;
   for (const int64_t dim : dims) {
     Axes& group = value.axes.emplace_back();
