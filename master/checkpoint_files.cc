@@ -37,11 +37,6 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
   };
   if (!find.folder.empty()) {
     result.status = try_folder(find.folder);
-    if (absl::IsNotFound(result.status)) {
-      result.status =
-          absl::NotFoundError(absl::StrCat("no checkpoint in ", find.folder, " below ",
-                                           root_.folder, ": ", result.status.message()));
-    }
     return result;
   }
   absl::StatusOr<std::string> job_folder = PathBelow(root_.folder, find.job_folder);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/background_file.h"
 #include "common/checkpoint/checksum.h"
+#include "common/checkpoint/manifest.h"
 #include "common/checkpoint/row_file_format.h"
 #include "common/status_macros.h"
 
@@ -238,10 +239,7 @@ absl::Status ReadSightings(FileSystem& files, const std::string& path,
                            const PartitionSet& partitions, const std::vector<Table*>& tables,
                            KeepGoing keep_going) {
   absl::StatusOr<std::unique_ptr<ReadableFile>> file = files.Open(path);
-  if (absl::IsNotFound(file.status())) {
-    return absl::DataLossError(absl::StrCat(
-        path, ": missing, but the manifest names it; go on from an earlier checkpoint"));
-  }
+  if (absl::IsNotFound(file.status())) return MissingFile(files, path);
   TESSERA_RETURN_IF_ERROR(file.status());
   Reader reader(path, *std::move(file));
   TESSERA_ASSIGN_OR_RETURN(const uint32_t partition_count, reader.PartitionCount());

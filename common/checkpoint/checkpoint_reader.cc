@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/manifest.h"
 #include "common/status_macros.h"
 
 namespace tessera {
@@ -34,10 +35,7 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
 absl::Status CheckpointReader::Add(FileSystem& fs, const v1::CheckpointFile& file) {
   TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(folder_, file.name()));
   absl::StatusOr<std::unique_ptr<RowFileReader>> reader = RowFileReader::Open(fs, path);
-  if (absl::IsNotFound(reader.status())) {
-    return absl::DataLossError(absl::StrCat(
-        path, ": missing, but the manifest names it; go on from an earlier checkpoint"));
-  }
+  if (absl::IsNotFound(reader.status())) return MissingFile(fs, path);
   TESSERA_RETURN_IF_ERROR(reader.status());
   if ((*reader)->partition_count() != manifest_.partition_count()) {
     return Contradiction(

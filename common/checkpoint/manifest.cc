@@ -64,7 +64,7 @@ absl::Status VerifyFile(FileSystem& fs, const std::string& folder,
   }
   const std::string path = absl::StrCat(folder, "/", expected.name());
   absl::StatusOr<std::unique_ptr<ReadableFile>> file = fs.Open(path);
-  if (absl::IsNotFound(file.status())) return Damaged(path, "the file is missing");
+  if (absl::IsNotFound(file.status())) return MissingFile(fs, path);
   TESSERA_RETURN_IF_ERROR(file.status());
   if ((*file)->Size() != expected.bytes()) {
     return Damaged(path, absl::StrCat("it has ", (*file)->Size(), " bytes, the manifest says ",
@@ -131,7 +131,16 @@ absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
 
 absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& folder) {
   const std::string path = ManifestPath(folder);
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, fs.Open(path));
+  absl::StatusOr<std::unique_ptr<ReadableFile>> opened = fs.Open(path);
+  if (absl::IsNotFound(opened.status())) {
+    if (absl::IsNotFound(fs.List(folder).status())) {
+      return absl::NotFoundError(absl::StrCat(folder, ": no such folder"));
+    }
+    return absl::NotFoundError(absl::StrCat(folder, ": no checkpoint: it has no ", kManifestName,
+                                            ", which is written last and removed first"));
+  }
+  TESSERA_RETURN_IF_ERROR(opened.status());
+  const std::unique_ptr<ReadableFile> file = *std::move(opened);
   if (file->Size() < kSealBytes || file->Size() > kMaxManifestBytes) {
     return Damaged(path, absl::StrCat("it has ", file->Size(), " bytes"));
   }
@@ -175,6 +184,17 @@ absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const st
     TESSERA_RETURN_IF_ERROR(VerifyFile(fs, folder, *file, keep_going));
   }
   return manifest;
+}
+
+absl::Status MissingFile(FileSystem& fs, const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  if (absl::IsNotFound(fs.Open(ManifestPath(folder)).status())) {
+    return absl::DataLossError(absl::StrCat(path, ": missing, and so is ", kManifestName,
+                                            " by now: the checkpoint was removed while it was "
+                                            "read; take another"));
+  }
+  return absl::DataLossError(
+      absl::StrCat(path, ": missing, but the manifest names it; go on from an earlier checkpoint"));
 }
 
 absl::Status RemoveCheckpoint(FileSystem& fs, const std::string& folder) {

@@ -45,8 +45,8 @@ std::vector<const v1::CheckpointFile*> FilesOf(const v1::CheckpointManifest& man
 absl::Status WriteManifest(FileSystem& fs, const std::string& folder,
                            v1::CheckpointManifest manifest);
 
-// NOT_FOUND: no manifest, so no checkpoint. DATA_LOSS: the manifest is damaged.
-// FAILED_PRECONDITION: this build does not read its format version.
+// NOT_FOUND: no such folder, or no manifest in it, so no checkpoint. DATA_LOSS: the manifest is
+// damaged. FAILED_PRECONDITION: this build does not read its format version.
 absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::string& folder);
 
 // ReadManifest, then reads every file completely and checks existence, size and checksum. DATA_LOSS
@@ -54,6 +54,11 @@ absl::StatusOr<v1::CheckpointManifest> ReadManifest(FileSystem& fs, const std::s
 // to another checkpoint. Calls `keep_going` before every MiB.
 absl::StatusOr<v1::CheckpointManifest> VerifyCheckpoint(FileSystem& fs, const std::string& folder,
                                                         KeepGoing keep_going = absl::OkStatus);
+
+// The error for a file of a checkpoint that its manifest names and that is not there: DATA_LOSS.
+// Says whether the manifest is gone by now, too, as when the checkpoint was removed while it was
+// read.
+absl::Status MissingFile(FileSystem& fs, const std::string& path);
 
 // Removes the manifest first, so that an interrupted call leaves no damaged checkpoint behind. If
 // `folder` is a link, removes only the link. OK if there is no such folder.

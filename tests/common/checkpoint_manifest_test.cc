@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "common/checkpoint/checksum.h"
 #include "common/checkpoint/manifest.h"
 #include "gmock/gmock.h"
@@ -64,6 +65,40 @@ TEST_F(Manifest, GivesBackEveryField) {
 TEST_F(Manifest, MissingMeansNoCheckpoint) {
   EXPECT_EQ(ReadManifest(fs_, kFolder).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(VerifyCheckpoint(fs_, kFolder).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(Manifest, MissingIsSaidApartFromAMissingFolder) {
+  EXPECT_EQ(
+      ReadManifest(fs_, kFolder).status(),
+      absl::NotFoundError("job/step-000000000012: no checkpoint: it has no MANIFEST.json, which "
+                          "is written last and removed first"));
+  EXPECT_EQ(ReadManifest(fs_, "job/step-000000000013").status(),
+            absl::NotFoundError("job/step-000000000013: no such folder"));
+}
+
+TEST_F(Manifest, ACheckpointThatIsRemovedWhileItIsReadIsNotCalledDamaged) {
+  v1::CheckpointManifest manifest = FullManifest();
+  manifest.clear_sightings();
+  for (const char* name : {"rows-1", "rows-2"}) {
+    fs_.SetContent(absl::StrCat(kFolder, "/", name), "rows");
+    v1::CheckpointFile& file = *manifest.add_files();
+    file.set_name(name);
+    file.set_bytes(4);
+    file.set_checksum(ChecksumText(Checksum64Of("rows")));
+  }
+  ASSERT_TRUE(WriteManifest(fs_, kFolder, manifest).ok());
+  ASSERT_TRUE(VerifyCheckpoint(fs_, kFolder).ok());
+  const auto removed =
+      VerifyCheckpoint(fs_, kFolder, [this] { return RemoveCheckpoint(fs_, kFolder); });
+  EXPECT_EQ(removed.status(),
+            absl::DataLossError("job/step-000000000012/rows-2: missing, and so is MANIFEST.json by "
+                                "now: the checkpoint was removed while it was read; take another"));
+
+  fs_.CreateFolder(kFolder).IgnoreError();
+  ASSERT_TRUE(WriteManifest(fs_, kFolder, manifest).ok());
+  EXPECT_EQ(VerifyCheckpoint(fs_, kFolder).status(),
+            absl::DataLossError("job/step-000000000012/rows-1: missing, but the manifest "
+                                "names it; go on from an earlier checkpoint"));
 }
 
 TEST_F(Manifest, IsRefusedWithAnyByteChangedOrCutOffAnywhere) {
