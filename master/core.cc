@@ -1,6 +1,7 @@
 #include "master/core.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -269,6 +270,21 @@ bool MasterCore::MayLeave(uint64_t incarnation) const {
   return node != nullptr && node->released;
 }
 
+absl::Status MasterCore::CheckOutput(const std::string& output) const {
+  const auto path = [](const std::string& file) {
+    return std::filesystem::path(file).lexically_normal();
+  };
+  for (const v1::JobRecord* record : jobs_.Unfinished()) {
+    const v1::JobStatus& job = record->status();
+    if (job.task() != v1::PREDICT || path(job.output()) != path(output)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job.job_id(), " writes its predictions to ", job.output(),
+                     ", and has not ended; wait for its end, cancel it, or have these written to "
+                     "another file"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> MasterCore::Submit(const v1::SubmitRequest& request, const Now& now) {
   TESSERA_RETURN_IF_ERROR(CheckQuota(request.spec(), request.workers()));
   if (const size_t waiting = jobs_.Unfinished().size(); waiting >= kMaxQueue) {
@@ -277,6 +293,7 @@ absl::StatusOr<std::string> MasterCore::Submit(const v1::SubmitRequest& request,
                      " jobs have not ended, and the queue holds no more; submit again "
                      "when some have, or cancel some"));
   }
+  if (request.task() == v1::PREDICT) TESSERA_RETURN_IF_ERROR(CheckOutput(request.output()));
   v1::JobRecord* record = jobs_.Add(request, now.wall);
   Schedule(now);
   return record->status().job_id();

@@ -241,6 +241,9 @@ class MasterCore {
   std::vector<const Node*> PsByUse() const;
   std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;
 
+  // FAILED_PRECONDITION: a job that has not ended writes its predictions there.
+  absl::Status CheckOutput(const std::string& output) const;
+
   // core_quotas.cc
   struct TeamUse {
     uint32_t workers = 0;

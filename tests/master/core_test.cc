@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "tests/master/core_harness.h"
 
 namespace tessera::master {
@@ -518,6 +519,31 @@ TEST_F(CoreTest, PredictionsAreWrittenInOnePartPerWorker) {
   EXPECT_EQ(Job(full).restarts(), 0u);
 }
 
+// Of each part the last to write it would win, and the file be of two models.
+TEST_F(CoreTest, TwoJobsDoNotWriteTheSamePredictions) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  const std::string trained = Submit(spec, 1, 1);
+  RunUntil(trained, v1::SUCCEEDED);
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  request.mutable_spec()->mutable_start()->set_checkpoint(Job(trained).checkpoint());
+  request.set_task(v1::PREDICT);
+  request.set_output("new/out.csv");
+  const std::string first = Submit(request);
+  request.set_output("./new//out.csv");
+  const absl::Status refused = core_->Submit(request, now_).status();
+  EXPECT_EQ(refused,
+            absl::FailedPreconditionError(
+                "job demo-2 writes its predictions to new/out.csv, and has not ended; wait for its "
+                "end, cancel it, or have these written to another file"));
+  request.set_output("new/out2.csv");
+  const std::string second = Submit(request);
+  RunUntil(second, v1::SUCCEEDED);
+  request.set_output("new/out.csv");
+  RunUntil(Submit(request), v1::SUCCEEDED);
+}
+
 TEST_F(CoreTest, WhoPredictsHearsWhoseFilesMayBeLeft) {
   options_.cluster = "00c1a55e00c1a55e";
   StartMaster();
@@ -531,9 +557,9 @@ TEST_F(CoreTest, WhoPredictsHearsWhoseFilesMayBeLeft) {
   *request.mutable_spec() = spec;
   request.mutable_spec()->mutable_start()->set_checkpoint(Job(trained).checkpoint());
   request.set_task(v1::PREDICT);
-  request.set_output("out.csv");
   request.set_ps(1);
   const auto predict = [&](int32_t priority, uint32_t workers) {
+    request.set_output(absl::StrCat(workers, ".csv"));
     request.mutable_spec()->set_priority(priority);
     request.set_workers(workers);
     return Submit(request);
