@@ -133,6 +133,11 @@ absl::StatusOr<std::string> JobClient::Submit(const v1::SubmitRequest& request) 
                                            " was lost while the job was sent (", status.message(),
                                            "); `tessera list` says whether it has the job"));
   }
+  if (absl::IsCancelled(status)) {
+    return absl::CancelledError(absl::StrCat("interrupted while the job was sent to the master at ",
+                                             options_.master_address,
+                                             "; `tessera list` says whether it has the job"));
+  }
   TESSERA_RETURN_IF_ERROR(status);
   return response.job_id();
 }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -59,6 +61,11 @@ class FakeJobService final : public v1::JobService::Service {
     absl::MutexLock lock(&mu_);
     return scaled_;
   }
+  // Called as a job is submitted, before the answer.
+  void OnSubmit(std::function<void()> call) {
+    absl::MutexLock lock(&mu_);
+    on_submit_ = std::move(call);
+  }
   // Watch streams stay open after their statuses until the client leaves.
   void HoldStreams() {
     absl::MutexLock lock(&mu_);
@@ -69,6 +76,7 @@ class FakeJobService final : public v1::JobService::Service {
                       v1::SubmitResponse* response) override {
     absl::MutexLock lock(&mu_);
     submitted_.push_back(*request);
+    if (on_submit_) on_submit_();
     if (const grpc::Status status = NextFailure(); !status.ok()) return status;
     response->set_job_id(request->spec().name() + "-1");
     return grpc::Status::OK;
@@ -162,6 +170,7 @@ class FakeJobService final : public v1::JobService::Service {
   std::deque<std::vector<v1::JobStatus>> streams_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::JobStatus> jobs_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::SubmitRequest> submitted_ ABSL_GUARDED_BY(mu_);
+  std::function<void()> on_submit_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> cancelled_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> asked_ ABSL_GUARDED_BY(mu_);
   std::vector<v1::ScaleRequest> scaled_ ABSL_GUARDED_BY(mu_);

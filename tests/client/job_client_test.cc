@@ -61,6 +61,16 @@ TEST_F(JobClientTest, NeverSendsAJobTwice) {
   EXPECT_EQ(master_.service.submitted().size(), 1u);
 }
 
+TEST_F(JobClientTest, AnInterruptedSubmissionLeavesOpenWhetherTheMasterHasTheJob) {
+  const auto client = Client();
+  master_.service.OnSubmit([&] { client->Interrupt(); });
+  const absl::Status status = client->Submit(v1::SubmitRequest()).status();
+  EXPECT_EQ(status,
+            absl::CancelledError("interrupted while the job was sent to the master at master:1; "
+                                 "`tessera list` says whether it has the job"));
+  EXPECT_EQ(master_.service.submitted().size(), 1u);
+}
+
 TEST_F(JobClientTest, DoesNotSubmitToAMasterOfAnotherProtocol) {
   master_.service.SetProtocol(kProtocolVersion + 1);
   const absl::Status status = Client()->Submit(v1::SubmitRequest()).status();
