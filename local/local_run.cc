@@ -5,15 +5,30 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "common/job/defaults.h"
 #include "common/job/job_state.h"
 #include "common/status_macros.h"
+#include "google/protobuf/util/message_differencer.h"
 
 namespace tessera::local {
 namespace {
 
 constexpr absl::Duration kMasterLimit = absl::Seconds(60);
 constexpr absl::Duration kCancelLimit = absl::Seconds(15);
+
+// "modified: train.epochs: 3 -> 2; added: ..." for all fields that differ but what the job starts
+// from, which a resumed one is not asked for; empty: none.
+std::string Differences(v1::JobSpec submitted, v1::JobSpec given) {
+  submitted.clear_start();
+  given.clear_start();
+  google::protobuf::util::MessageDifferencer differencer;
+  std::string report;
+  differencer.ReportDifferencesToString(&report);
+  differencer.Compare(submitted, given);
+  return absl::StrReplaceAll(absl::StripSuffix(report, "\n"), {{"\n", "; "}});
+}
 
 }  // namespace
 
@@ -107,6 +122,15 @@ absl::StatusOr<std::string> LocalRun::SubmitOrResume(client::JobClient& client) 
                          unfinished->workers(), " workers; resume it with --ps ", unfinished->ps(),
                          " --workers ", unfinished->workers(), ", found --ps ",
                          options_.request.ps(), " --workers ", options_.request.workers()));
+      }
+      // A list has no specs.
+      TESSERA_ASSIGN_OR_RETURN(const v1::JobStatus job, client.Get(unfinished->job_id()));
+      const std::string differences = Differences(job.spec(), options_.request.spec());
+      if (!differences.empty() && options_.cluster.say) {
+        options_.cluster.say(absl::StrCat(
+            "warning: ", job.job_id(),
+            " goes on as it was submitted; what is given otherwise now does not count: ",
+            differences));
       }
       if (unfinished->state() == v1::SUSPENDED && unfinished->reason() == "Suspended") {
         TESSERA_RETURN_IF_ERROR(client.Resume(unfinished->job_id()));

@@ -20,7 +20,8 @@ class LocalRun {
     ClusterOptions cluster;
     bool in_process = false;
     v1::SubmitRequest request;
-    // Goes on with the unfinished job that the work folder's master knows, instead of submitting.
+    // Goes on with the unfinished job that the work folder's master knows, as it was submitted,
+    // instead of submitting; `cluster.say` is told what `request` says otherwise.
     bool resume = false;
     // Called in the thread of Run once the work folder is known to hold no unfinished job; an error
     // ends the run. Null: nothing.

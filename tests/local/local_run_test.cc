@@ -26,7 +26,11 @@
 namespace tessera::local {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::StartsWith;
 namespace fs = std::filesystem;
 
 constexpr char kJobToRun[] = R"(name: tiny
@@ -315,12 +319,21 @@ TEST_F(LocalRunTest, ResumesTheUnfinishedJobOfItsFolder) {
 
   LocalRun::Options options = Options("resume", true);
   options.resume = true;
+  options.request.mutable_spec()->mutable_start()->set_checkpoint("start");
+  options.request.mutable_spec()->mutable_train()->set_epochs(77);
+  std::vector<std::string> said;
+  options.cluster.say = [&said](const std::string& text) { said.push_back(text); };
   LocalRun run(options);
   const auto status = run.Run();
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->state(), v1::SUCCEEDED) << status->message();
   EXPECT_EQ(status->job_id(), "tiny-1");
   EXPECT_EQ(status->step(), 40u);
+  EXPECT_THAT(said,
+              Contains(AllOf(StartsWith("warning: tiny-1 goes on as it was submitted; what is "
+                                        "given otherwise now does not count: modified: "
+                                        "train.epochs: "),
+                             EndsWith(" -> 77"))));
   LocalRun nothing(options);
   EXPECT_EQ(nothing.Run().status().code(), absl::StatusCode::kNotFound);
 }
