@@ -5,7 +5,7 @@ They are read and give what onnxruntime gives; tests/onnx/read_test.py holds the
 import numpy
 from onnx import TensorProto
 
-from onnx_network import DIM, PLACES, case
+from onnx_network import DIM, FIELDS, PLACES, case
 
 
 def places(n):
@@ -192,6 +192,24 @@ def last_state_of_a_gru_within_lengths(n):
     n.lengths_type = TensorProto.INT32
     last = n.GRU(batch_second(n), *weights, n.lengths, outputs=2, hidden_size=6, linear_before_reset=1)[1]
     return n.Squeeze(last, n.numbers(numpy.array([0], dtype=numpy.int64)))
+
+
+@case()
+def recurrences_of_each_field(n):
+    """Over fields that share the batch's axis, behind it and before it, with lengths and first states of their own."""
+    weights = lambda gates, ways: [n.drawn(ways, gates * 6, 2), n.drawn(ways, gates * 6, 6), n.drawn(ways, 2 * gates * 6)]
+    pieces = n.Transpose(n.Reshape(n.vectors, n.ints(-1, DIM // 2, 2)), perm=[1, 0, 2])  # [4, batch * FIELDS, 2]
+    all_, last = n.GRU(pieces, *weights(3, 1), outputs=2, hidden_size=6, linear_before_reset=1)
+    start = n.Unsqueeze(n.MatMul(n.Reshape(n.vectors, n.ints(-1, DIM)), n.drawn(DIM, 6)), n.ints(0))
+    second = n.RNN(pieces, *weights(1, 1), "", start, outputs=2, hidden_size=6)[1]
+    first = n.Transpose(n.Reshape(n.Transpose(n.vectors, perm=[1, 0, 2]), n.ints(-1, DIM // 2, 2)), perm=[1, 0, 2])
+    lengths = n.Cast(n.Concat(*[n.Clip(n.Add(n.lengths, n.int(k)), n.int(1), n.int(DIM // 2)) for k in range(FIELDS)], axis=0), to=TensorProto.INT32)
+    both = n.LSTM(first, *weights(4, 2), lengths, outputs=3, hidden_size=6, direction="bidirectional")[1]
+    fields = lambda x: n.Reshape(x, n.ints(-1, FIELDS * 6))
+    parts = [n.Reshape(n.Transpose(n.Squeeze(all_, n.ints(1)), perm=[1, 0, 2]), n.ints(-1, FIELDS * (DIM // 2) * 6))]
+    parts += [fields(n.Squeeze(x, n.ints(0))) for x in (last, second)]
+    parts += [n.Flatten(n.Transpose(n.Reshape(both, n.ints(2 * FIELDS, -1, 6)), perm=[1, 0, 2]))]
+    return n.Concat(*parts, axis=1)
 
 
 REFUSED = {

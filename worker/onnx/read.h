@@ -312,6 +312,9 @@ absl::Status ReadCumSum(OnnxNodeReader& r);
 absl::Status ReadGru(OnnxNodeReader& r);
 absl::Status ReadLstm(OnnxNodeReader& r);
 absl::Status ReadRnn(OnnxNodeReader& r);
+// Whether the input of a recurrence has other axes with the batch in one (read_rows.cc).
+bool HasRowsBesideBatch(const OnnxNodeReader& r);
+absl::Status ReadRowByRow(OnnxNodeReader& r);
 
 // Over whole axes (read_reductions.cc).
 absl::Status ReadGlobalPool(OnnxNodeReader& r);

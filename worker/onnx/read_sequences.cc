@@ -114,6 +114,7 @@ absl::StatusOr<States> LstmCell(OnnxNodeReader& r, const OnnxRecurrence& recurre
 }  // namespace
 
 absl::Status ReadGru(OnnxNodeReader& r) {
+  if (HasRowsBesideBatch(r)) return ReadRowByRow(r);
   TESSERA_ASSIGN_OR_RETURN(OnnxRecurrence recurrence,
                            OnnxRecurrence::Read(r, 3, {"Sigmoid", "Tanh"}, /*states=*/1));
   const bool reset_first = r.Int("linear_before_reset", 0) == 0;
@@ -124,6 +125,7 @@ absl::Status ReadGru(OnnxNodeReader& r) {
 }
 
 absl::Status ReadLstm(OnnxNodeReader& r) {
+  if (HasRowsBesideBatch(r)) return ReadRowByRow(r);
   if (r.Has(7) || r.Int("input_forget", 0) != 0) {
     return absl::UnimplementedError("expected no peepholes, and input_forget 0");
   }
@@ -137,6 +139,7 @@ absl::Status ReadLstm(OnnxNodeReader& r) {
 
 // h = f(x + W h + b), with an f for each direction.
 absl::Status ReadRnn(OnnxNodeReader& r) {
+  if (HasRowsBesideBatch(r)) return ReadRowByRow(r);
   TESSERA_ASSIGN_OR_RETURN(OnnxRecurrence recurrence, OnnxRecurrence::Read(r, 1, {}, /*states=*/1));
   std::vector<std::string> functions(recurrence.directions().size(), "Tanh");
   if (const auto* const named = r.Attribute("activations"); named != nullptr) {

@@ -54,7 +54,9 @@ absl::StatusOr<OnnxRecurrence> OnnxRecurrence::Read(OnnxNodeReader& r, int64_t g
   const std::vector<int64_t> dims = r.DimsOf(x), &w = r.in(1).dims;
   const size_t batch = made.batch_first_ ? 0 : 1, places = 1 - batch;
   if (dims.size() != 3 || dims[batch] != BatchTimes(1)) {
-    return absl::UnimplementedError(absl::StrCat("of ", DimsText(dims)));
+    return absl::UnimplementedError(
+        absl::StrCat("of ", DimsText(dims), "; expected sequences of samples, ",
+                     made.batch_first_ ? "[batch, places, n]" : "[places, batch, n]"));
   }
   if (w.size() != 3 || w[0] != static_cast<int64_t>(made.directions_.size()) || w[1] < gates ||
       w[1] % gates != 0 || w[2] != dims[2]) {
