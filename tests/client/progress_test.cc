@@ -248,7 +248,7 @@ TEST(SummaryText, ShowsWhatAJobCameTo) {
   job.set_checkpoint("/c/clicks-1/step-000000000050");
   const std::string text = SummaryText(job);
   EXPECT_THAT(text, HasSubstr("clicks-1: Failed (DataError): train.csv:7: the label is 'x'\n"));
-  EXPECT_THAT(text, HasSubstr("74 steps, 2 epochs"));
+  EXPECT_THAT(text, HasSubstr("74 steps, to epoch 2 of 10, "));
   EXPECT_THAT(text, HasSubstr("/c/clicks-1/step-000000000050"));
 }
 
