@@ -177,6 +177,8 @@ class MasterCore {
   // master stood still and could hear nobody.
   void NoticeStandstill(const Now& now);
   absl::Status UnknownJob(const std::string& job_id) const;
+  // FAILED_PRECONDITION: a job that has not ended writes its predictions there.
+  absl::Status CheckOutput(const std::string& output) const;
 
   // core_resume.cc: the state that an earlier master left.
   void FailUnknown(const Now& now);
@@ -190,9 +192,6 @@ class MasterCore {
   void SettleEnd(JobSlot& slot, const Now& now);
   // The run of that end is over, and the job goes on with another, or fails after too many.
   void SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_patience, const Now& now);
-  // A ps (its incarnation; 0: which one is not known) had no room for the job: there are enough
-  // others to open it on.
-  bool OthersHaveRoom(v1::JobRecord* record, uint64_t without, const Now& now) const;
   // Gives ranks without a worker to workers that are free.
   void FillRanks(const Now& now);
   void FillRanksOf(JobRun& run, const Now& now);
@@ -237,12 +236,14 @@ class MasterCore {
   void TickFollowers(const Now& now);
   // Lets copies take the places of ps that do not find this master, if the copies' ps do.
   void ReplaceMissing(const Now& now);
+
+  // core_place.cc
   // Ps that live and are not about to stop, those with few jobs first.
   std::vector<const Node*> PsByUse() const;
   std::vector<RunNode> Choose(const v1::JobRecord& record, v1::NodeKind kind, uint32_t count) const;
-
-  // FAILED_PRECONDITION: a job that has not ended writes its predictions there.
-  absl::Status CheckOutput(const std::string& output) const;
+  // A ps (its incarnation; 0: which one is not known) had no room for the job: there are enough
+  // others to open it on.
+  bool OthersHaveRoom(v1::JobRecord* record, uint64_t without, const Now& now) const;
 
   // core_quotas.cc
   struct TeamUse {
