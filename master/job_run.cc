@@ -210,9 +210,10 @@ void JobRun::UpdateStatus(const Now& now) {
   out.set_step(at.step());
   out.set_samples(at.samples());
   out.set_epochs(spec().train().epochs());
-  // The epoch under way, or the one just done if none follows it.
-  const bool ended = stopping_ && at.next_window() == 0 && at.open_size() == 0;
-  out.set_epoch(static_cast<uint32_t>(plan_->epoch()) + (ended ? 0 : 1));
+  // The epoch under way, or the one just done until the next one begins.
+  const bool between = at.next_window() == 0 && at.open_size() == 0 && plan_->epoch() > 0;
+  const bool done = between && (stopping_ || phase_ != Phase::kTraining);
+  out.set_epoch(static_cast<uint32_t>(plan_->epoch()) + (done ? 0 : 1));
   if (out.epochs() > 0) out.set_epoch(std::min(out.epoch(), out.epochs()));
   if (!stopping_) out.set_total_steps(plan_->total_steps());
   out.set_learning_rate_scale(position_.plateau_scale() > 0 ? position_.plateau_scale() : 1);

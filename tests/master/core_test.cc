@@ -207,6 +207,22 @@ TEST_F(CoreTest, BadRecordsOfAnEvaluationCountInItsFirstRoundOnly) {
   EXPECT_EQ(Job(id).bad_records(), 2 * first);  // and those of the test split
 }
 
+TEST_F(CoreTest, TheEpochIsTheOneJustDoneUntilTheNextBegins) {
+  JoinAll(1, 1);
+  std::vector<std::pair<bool, uint32_t>> epochs;  // of units: trains, and what the job says
+  std::string id;
+  on_unit_ = [&](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult*) {
+    const std::pair<bool, uint32_t> now(unit.has_train(), Job(id).epoch());
+    if (epochs.empty() || epochs.back() != now) epochs.push_back(now);
+  };
+  id = Submit(SmallJob(), 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_FALSE(epochs.empty());
+  if (epochs.front() == std::pair(false, 0u)) epochs.erase(epochs.begin());  // counts the records
+  EXPECT_THAT(epochs, ElementsAre(std::pair(true, 1u), std::pair(false, 1u), std::pair(true, 2u),
+                                  std::pair(false, 2u), std::pair(true, 3u), std::pair(false, 3u)));
+}
+
 TEST_F(CoreTest, BadRecordsAreCountedOnceAndFailTheJobAboveTheLimit) {
   v1::JobSpec spec = SmallJob();
   spec.mutable_data()->set_max_bad_records(5);
