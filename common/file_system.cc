@@ -397,7 +397,7 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& 
     ::close(fd);
     return absl::FailedPreconditionError(
         absl::StrCat(folder, ": in use by process ", n > 0 ? pid : "?",
-                     "; give each process a data folder of its own"));
+                     "; give each process a folder of its own"));
   }
   const std::string self = std::to_string(::getpid());
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, self.data(), self.size(), 0) < 0) {

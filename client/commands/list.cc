@@ -5,6 +5,7 @@
 #include "absl/time/clock.h"
 #include "client/commands/commands.h"
 #include "client/job_json.h"
+#include "common/job/defaults.h"
 
 namespace tessera::client {
 namespace {
@@ -29,7 +30,8 @@ std::string JobsText(const std::vector<v1::JobStatus>& jobs) {
     absl::StrAppend(
         &text,
         absl::StrFormat("%-*s  %-11s %9s %10d  %-26s %7s", static_cast<int>(width), job.job_id(),
-                        StateName(job.state()), absl::StrCat(job.epoch(), "/", job.epochs()),
+                        StateName(job.state()),
+                        IsTraining(job.task()) ? absl::StrCat(job.epoch(), "/", job.epochs()) : "-",
                         job.step(), metrics, ShortDuration(age)));
     if (!job.reason().empty()) absl::StrAppend(&text, "  ", job.reason());
     absl::StrAppend(&text, "\n");

@@ -132,6 +132,21 @@ TEST_F(CommandsTest, ListDescribeAndCancelSpeakToTheMaster) {
   EXPECT_THAT(master_.service.cancelled(), testing::ElementsAre("clicks-1"));
 }
 
+TEST_F(CommandsTest, ListShowsEpochsOfJobsThatTrain) {
+  v1::JobStatus trains;
+  trains.set_job_id("trains-1");
+  trains.set_epoch(2);
+  trains.set_epochs(6);
+  v1::JobStatus predicts = trains;
+  predicts.set_job_id("predicts-1");
+  predicts.set_task(v1::PREDICT);
+  predicts.set_epoch(0);
+  master_.service.SetJobs({trains, predicts});
+  EXPECT_EQ(Run({"list", "--master", "master:1"}), 0);
+  EXPECT_THAT(out_, testing::ContainsRegex("trains-1 [^\n]* 2/6 "));
+  EXPECT_THAT(out_, testing::ContainsRegex("predicts-1 [^\n]* - "));
+}
+
 TEST_F(CommandsTest, DescribePrintsTheJobAloneAsYamlOrAsAnObject) {
   v1::JobStatus job = Job(v1::RUNNING);
   *job.mutable_spec() = LoadJobFile(job_).value().spec;
