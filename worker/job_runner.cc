@@ -71,16 +71,20 @@ absl::Status JobRunner::Run() {
     TESSERA_ASSIGN_OR_RETURN(v1::NextWorkResponse unit, NextWork(completed, result));
     // Another worker may have had this unit: tells the master what the ps have of it, and asks
     // again, since the master may change the unit.
-    if (unit.has_train() && trainer_ == nullptr && Prepare().ok()) {
-      TraceGradients(unit.train());
-      TESSERA_ASSIGN_OR_RETURN(unit, NextWork(completed, result));
+    absl::Status prepared;
+    if (unit.has_train() && trainer_ == nullptr) {
+      prepared = Prepare();
+      if (prepared.ok()) {
+        TraceGradients(unit.train());
+        TESSERA_ASSIGN_OR_RETURN(unit, NextWork(completed, result));
+      }
     }
     if (unit.has_wait()) {
       ResumeRing();
       options_.board->SetDoing(absl::StrCat("waiting: ", unit.wait().reason()));
       continue;
     }
-    TESSERA_ASSIGN_OR_RETURN(result, RunUnit(unit));
+    TESSERA_ASSIGN_OR_RETURN(result, RunUnit(unit, prepared));
     if (options_.cancellation->cancelled()) return CancelledStatus();
     if (result.code() != 0 && unit.has_train()) TraceGradients(unit.train());
     completed = unit.unit_id();
@@ -150,10 +154,12 @@ void JobRunner::TraceGradients(const v1::Train& unit) {
                          : std::string(taken.status().message()));
 }
 
-absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& unit) {
+absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& unit,
+                                                      const absl::Status& prepared) {
   absl::StatusOr<v1::UnitResult> result = absl::UnimplementedError(
       "the master asks for a kind of work that this worker does not know; versions differ");
-  if (absl::Status status = Prepare(); !status.ok()) {
+  // After an error that took its time a second try would not do better.
+  if (const absl::Status status = prepared.ok() ? Prepare() : prepared; !status.ok()) {
     // As in Predict: the disk is not what lacks room yet.
     const bool may_pass = unit.has_predict() && absl::IsResourceExhausted(status);
     result = may_pass ? absl::UnavailableError(status.message()) : status;

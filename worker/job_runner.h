@@ -49,7 +49,9 @@ class JobRunner {
   // With all-reduced dense gradients: asks the other ranks whether they have this rank's gradients
   // of the batch that is next. The master must know before it hears that the batch was tried.
   void TraceGradients(const v1::Train& unit);
-  absl::StatusOr<v1::UnitResult> RunUnit(const v1::NextWorkResponse& unit);
+  // `prepared`: an error if Prepare was tried for this unit, in vain.
+  absl::StatusOr<v1::UnitResult> RunUnit(const v1::NextWorkResponse& unit,
+                                         const absl::Status& prepared);
   // Builds the context, once.
   absl::Status Open();
   // Makes what training needs, once. Called by the first unit, so that errors are reported as that
