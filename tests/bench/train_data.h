@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace tessera::bench {
 
@@ -20,7 +20,9 @@ struct TrainData {
 
 // The same samples twice: `csv` with a header (label, d0 .. , c0 ..) and `raw`, which is labels
 // [samples] and dense values [samples, dense] as float32, then ids [samples, fields] as int64, in
-// the machine's byte order. UNAVAILABLE: cannot be written.
-absl::Status WriteTrainData(const TrainData& data, const std::string& csv, const std::string& raw);
+// the machine's byte order. Returns how many different ids they have, which is how many rows a job
+// creates. UNAVAILABLE: cannot be written.
+absl::StatusOr<uint64_t> WriteTrainData(const TrainData& data, const std::string& csv,
+                                        const std::string& raw);
 
 }  // namespace tessera::bench

@@ -57,8 +57,8 @@ class TrainBench {
   // Each measures and reports.
   absl::Status BesidePyTorch(benchmark::State& state);
   absl::Status Bfloat16BesideFloat32(benchmark::State& state);
-  // Of the memory that the rows of all ids would take; the tier's own filters and indices count
-  // against it, too.
+  // Of the memory that the rows take; the tier's own filters and indices count against it, too. And
+  // of what the rows of all ids would take, of which the samples name a part.
   absl::Status ATenthOfMemory(benchmark::State& state);
   // With TF32, through the service; PyTorch has its tables in the card's memory.
   absl::Status OnACard(const std::string& metric, benchmark::State& state);
@@ -93,6 +93,7 @@ class TrainBench {
   Workload workload_;
   const std::string python_;
   const std::string folder_;  // of this benchmark alone
+  uint64_t rows_ = 0;         // ids that the samples name
 };
 
 }  // namespace tessera::bench
