@@ -75,6 +75,11 @@ class Trainer {
   bool MayPullTwo(bool started) const;
   // The samples of all ranks in the step.
   double StepSamples(const PreparedBatch& batch, const v1::Train& unit) const;
+  // The weight of the batch in what its push does to running statistics and averages: its share of
+  // the step's samples. Where there are no common steps, what ps have has moved on by about a push
+  // of each worker since it was pulled; were each to move it as far as a step does, together they
+  // would go beyond what they measured, further each time.
+  float StatisticsShare(const PreparedBatch& batch, const v1::Train& unit) const;
   // Forward and backward; nothing for a batch without samples, whose step does not count. With a
   // card, StartCompute returns once the card has been given all work, and FinishCompute waits for
   // it. Errors are the executor's.

@@ -66,6 +66,11 @@ double Trainer::StepSamples(const PreparedBatch& batch, const v1::Train& unit) c
                                              context_->assignment.workers(), batch.index));
 }
 
+float Trainer::StatisticsShare(const PreparedBatch& batch, const v1::Train& unit) const {
+  if (context_->sync()) return static_cast<float>(batch.batch.size / StepSamples(batch, unit));
+  return 1.0f / static_cast<float>(std::max(1u, context_->assignment.workers()));
+}
+
 absl::Status Trainer::StartCompute(const PreparedBatch& batch, const v1::Train& unit,
                                    uint64_t step) {
   if (batch.batch.size == 0) {
@@ -107,8 +112,7 @@ absl::StatusOr<Trainer::Computed> Trainer::FinishCompute(const PreparedBatch& ba
   for (size_t i = 0; i < ema.size(); ++i) {
     statistics_gradient_[context_->ema_at + i] = forgets * (ema[i] - context_->trained[i]);
   }
-  // Each rank's statistics are weighted by its share of the step's samples.
-  const float share = static_cast<float>(batch.batch.size / StepSamples(batch, unit));
+  const float share = StatisticsShare(batch, unit);
   for (float& g : statistics_gradient_) g *= share;
   KeepScores(batch.batch);
   Computed computed = {.loss = step_result.loss_sum};

@@ -169,5 +169,18 @@ TEST_F(EmaTest, ServesTheAverageOfTheWeightsThatStepsBeginWith) {
   }
 }
 
+// Four ranks, each of which pulls, and pushes when the others have.
+TEST_F(EmaTest, WithoutCommonStepsThePushesOfAllWorkersMoveTheAverageAsFarAsAStep) {
+  assignment_.set_workers(4);
+  Begin(v1::ASYNC, -3);
+  const auto result = trainer_->Train(UnitOfAll(0, 1));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(Served(1), -3, 1e-5);
+  const float bias = context_->trained[0];
+  EXPECT_GT(bias, -2);
+  ASSERT_TRUE(trainer_->Train(UnitOfAll(1, 1)).ok());
+  EXPECT_NEAR(Served(2), -3 + (1 - kDecay) / 4 * (bias + 3), 1e-5);
+}
+
 }  // namespace
 }  // namespace tessera::worker
