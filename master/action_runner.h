@@ -27,8 +27,9 @@ class ActionRunner {
   using Starts = std::function<std::vector<std::string>()>;
 
   // Borrowed, outliving the runner. `checkpoint_root` is the same folder for the master and all ps.
-  ActionRunner(Channels* channels, FileSystem* files, CheckpointRoot checkpoint_root, Starts starts)
-      : channels_(channels), disk_(files, std::move(checkpoint_root)), starts_(std::move(starts)) {}
+  ActionRunner(Channels* channels, FileSystem* files, CheckpointRoot* checkpoint_root,
+               Starts starts)
+      : channels_(channels), disk_(files, checkpoint_root), starts_(std::move(starts)) {}
 
   // Waits until the work is done, half an hour at most; heartbeats show whether a ps lives. The
   // status's message names the ps that failed.

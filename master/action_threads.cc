@@ -2,13 +2,16 @@
 
 #include <utility>
 
+#include "common/process/no_thread.h"
+
 namespace tessera::master {
 
-void ActionThreads::Begin(Action action) {
+absl::Status ActionThreads::Begin(Action action) {
   std::vector<std::thread> ended;
+  absl::Status begun;
   {
     absl::MutexLock lock(&mu_);
-    if (stopped_) return;
+    if (stopped_) return absl::OkStatus();
     for (auto it = doing_.begin(); it != doing_.end();) {
       if (!it->second.done) {
         ++it;
@@ -20,14 +23,19 @@ void ActionThreads::Begin(Action action) {
     const uint64_t id = action.id;
     Doing& doing = doing_[id];
     doing.runner = std::make_unique<ActionRunner>(channels_, files_, checkpoint_root_, starts_);
-    doing.thread = std::thread([this, runner = doing.runner.get(), action = std::move(action)] {
-      ActionResult result = runner->Run(action.work);
-      done_(action.id, std::move(result));
-      absl::MutexLock done_lock(&mu_);
-      doing_.at(action.id).done = true;
+    begun = OrNoThread("an action of the master", [&]() -> absl::Status {
+      doing.thread = std::thread([this, runner = doing.runner.get(), action = std::move(action)] {
+        ActionResult result = runner->Run(action.work);
+        done_(action.id, std::move(result));
+        absl::MutexLock done_lock(&mu_);
+        doing_.at(action.id).done = true;
+      });
+      return absl::OkStatus();
     });
+    if (!begun.ok()) doing_.erase(id);
   }
   for (std::thread& thread : ended) thread.join();
+  return begun;
 }
 
 void ActionThreads::Cancel(const std::vector<uint64_t>& ids) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/file_system.h"
 #include "common/rpc/channels.h"
@@ -23,17 +24,18 @@ class ActionThreads {
   // Called on the action's thread, with no lock held.
   using Done = std::function<void(uint64_t id, ActionResult result)>;
 
-  // `channels` and `files` are borrowed and outlive this object.
-  ActionThreads(Channels* channels, FileSystem* files, CheckpointRoot checkpoint_root,
+  // What is borrowed outlives this object.
+  ActionThreads(Channels* channels, FileSystem* files, CheckpointRoot* checkpoint_root,
                 ActionRunner::Starts starts, Done done)
       : channels_(channels),
         files_(files),
-        checkpoint_root_(std::move(checkpoint_root)),
+        checkpoint_root_(checkpoint_root),
         starts_(std::move(starts)),
         done_(std::move(done)) {}
   ~ActionThreads() { Stop(); }
 
-  void Begin(Action action) ABSL_LOCKS_EXCLUDED(mu_);
+  // RESOURCE_EXHAUSTED: there is no thread for it now, and it has not begun.
+  absl::Status Begin(Action action) ABSL_LOCKS_EXCLUDED(mu_);
   // Cancels those of the actions that are under way.
   void Cancel(const std::vector<uint64_t>& ids) ABSL_LOCKS_EXCLUDED(mu_);
   // The ps that have been called and have not answered, by action.
@@ -50,7 +52,7 @@ class ActionThreads {
 
   Channels* const channels_;
   FileSystem* const files_;
-  const CheckpointRoot checkpoint_root_;
+  CheckpointRoot* const checkpoint_root_;
   const ActionRunner::Starts starts_;
   const Done done_;
 

@@ -27,9 +27,18 @@ std::string Plain(const std::string& path) {
 }  // namespace
 
 ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_going) const {
+  ActionResult result = FindSound(find, keep_going);
+  // What is missing is not lost if it is the root that is not there.
+  if (!absl::IsNotFound(result.status)) return result;
+  const absl::Status claim = root_.CheckClaim();
+  if (!claim.ok()) result.status = claim;
+  return result;
+}
+
+ActionResult CheckpointFiles::FindSound(const FindCheckpoint& find, KeepGoing keep_going) const {
   ActionResult result;
   const auto try_folder = [&](const std::string& folder) -> absl::Status {
-    TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_.folder, folder));
+    TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_.folder(), folder));
     TESSERA_ASSIGN_OR_RETURN(result.manifest, VerifyCheckpoint(files_, path, keep_going));
     result.folder = folder;
     // A master that died while committing may have left a manifest that a power cut would remove.
@@ -39,7 +48,7 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
     result.status = try_folder(find.folder);
     return result;
   }
-  absl::StatusOr<std::string> job_folder = PathBelow(root_.folder, find.job_folder);
+  absl::StatusOr<std::string> job_folder = PathBelow(root_.folder(), find.job_folder);
   if (!job_folder.ok()) {
     result.status = job_folder.status();
     return result;
@@ -66,29 +75,29 @@ ActionResult CheckpointFiles::Find(const FindCheckpoint& find, KeepGoing keep_go
   result.status = !unreadable.ok()
                       ? unreadable
                       : absl::NotFoundError(absl::StrCat("no sound checkpoint in ", find.job_folder,
-                                                         " below ", root_.folder));
+                                                         " below ", root_.folder()));
   return result;
 }
 
 absl::Status CheckpointFiles::MakeDurable(const std::string& folder) const {
   TESSERA_RETURN_IF_ERROR(files_.SyncFolder(folder));
   TESSERA_RETURN_IF_ERROR(files_.SyncFolder(std::filesystem::path(folder).parent_path().string()));
-  return files_.SyncFolder(root_.folder);
+  return files_.SyncFolder(root_.folder());
 }
 
 absl::Status CheckpointFiles::Begin(const std::string& folder) const {
-  TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_.folder, folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::string path, PathBelow(root_.folder(), folder));
   TESSERA_RETURN_IF_ERROR(Failpoint("master.checkpoint.begin"));
-  TESSERA_RETURN_IF_ERROR(CheckClaim(files_, root_));
+  TESSERA_RETURN_IF_ERROR(root_.MayWrite());
   TESSERA_RETURN_IF_ERROR(RemoveCheckpoint(files_, path));
   TESSERA_RETURN_IF_ERROR(files_.CreateFolder(path));
   // The job's folder may be new. Writing the manifest makes its content durable.
-  return files_.SyncFolder(root_.folder);
+  return files_.SyncFolder(root_.folder());
 }
 
 absl::Status CheckpointFiles::Commit(const WriteCheckpoint& write,
                                      absl::Span<const v1::WriteCheckpointResponse> parts) const {
-  TESSERA_ASSIGN_OR_RETURN(const std::string folder, PathBelow(root_.folder, write.folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::string folder, PathBelow(root_.folder(), write.folder));
   v1::CheckpointManifest manifest = write.manifest;
   for (const v1::WriteCheckpointResponse& part : parts) {
     for (int t = 0; t < part.rows_size() && t < manifest.tables_size(); ++t) {
@@ -135,13 +144,14 @@ void CheckpointFiles::Prune(const WriteCheckpoint& write,
 
 absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
                                        const std::vector<std::string>& keep) const {
-  TESSERA_ASSIGN_OR_RETURN(const std::string job_folder, PathBelow(root_.folder, write.job_folder));
+  TESSERA_ASSIGN_OR_RETURN(const std::string job_folder,
+                           PathBelow(root_.folder(), write.job_folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<CheckpointName> committed,
                            ListCheckpoints(files_, job_folder));
   std::set<std::string> kept;
   for (const std::string& folder : keep) {
     // Users spell a folder in several ways, "./demo-1/step-000000000010/".
-    absl::StatusOr<std::string> path = PathBelow(root_.folder, folder);
+    absl::StatusOr<std::string> path = PathBelow(root_.folder(), folder);
     if (path.ok()) kept.insert(Plain(*path));
   }
   size_t steps = 0;
@@ -151,7 +161,7 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
     if (++steps > write.keep) break;
     kept.insert(Plain(absl::StrCat(job_folder, "/", committed[i].name)));
   }
-  kept.insert(Plain(absl::StrCat(root_.folder, "/", write.folder)));
+  kept.insert(Plain(absl::StrCat(root_.folder(), "/", write.folder)));
   // Also removes folders without a manifest, left by tries that were cut short.
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(job_folder));
   for (const std::string& name : names) {
@@ -164,7 +174,7 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
 }
 
 void CheckpointFiles::Drop(const std::string& folder) const {
-  const absl::StatusOr<std::string> path = PathBelow(root_.folder, folder);
+  const absl::StatusOr<std::string> path = PathBelow(root_.folder(), folder);
   const absl::Status removed = path.ok() ? RemoveCheckpoint(files_, *path) : path.status();
   if (!removed.ok()) {
     SPDLOG_WARN("a failed checkpoint stays behind: {}", std::string(removed.message()));

@@ -18,13 +18,13 @@ namespace tessera::master {
 class CheckpointFiles {
  public:
   // Borrowed, outliving this.
-  CheckpointFiles(FileSystem* files, CheckpointRoot root)
-      : files_(*files), root_(std::move(root)) {}
+  CheckpointFiles(FileSystem* files, CheckpointRoot* root) : files_(*files), root_(*root) {}
 
-  // Does FindCheckpoint. A job's own checkpoint is made durable against a power cut.
+  // Does FindCheckpoint. A job's own checkpoint is made durable against a power cut. UNAVAILABLE:
+  // among others, that there is none where the root is not the one that the cluster has claimed.
   ActionResult Find(const FindCheckpoint& find, KeepGoing keep_going) const;
   // Makes the folder of a checkpoint, empty, in place of one that an earlier try has left.
-  // UNAVAILABLE: the root is another cluster's.
+  // UNAVAILABLE: the root is another cluster's, or not the one that this one has claimed.
   absl::Status Begin(const std::string& folder) const;
   // Commits the parts that the ps have written. FAILED_PRECONDITION: the master does not see a file
   // of them.
@@ -36,12 +36,13 @@ class CheckpointFiles {
   void Drop(const std::string& folder) const;
 
  private:
+  ActionResult FindSound(const FindCheckpoint& find, KeepGoing keep_going) const;
   // Syncs the folder and its parents up to the root.
   absl::Status MakeDurable(const std::string& folder) const;
   absl::Status TryPrune(const WriteCheckpoint& write, const std::vector<std::string>& keep) const;
 
   FileSystem& files_;
-  const CheckpointRoot root_;
+  CheckpointRoot& root_;
 };
 
 }  // namespace tessera::master

@@ -30,41 +30,69 @@ std::string NewCluster() {
 
 }  // namespace
 
-absl::StatusOr<CheckpointRoot> FindRoot(FileSystem& files, const std::string& folder,
-                                        StateLog& log) {
-  TESSERA_RETURN_IF_ERROR(WithContext(files.CreateFolder(folder), "checkpoint root"));
-  const absl::StatusOr<std::string> known = log.Get(kKey);
-  if (absl::IsNotFound(known.status())) return CheckpointRoot{folder, NewCluster(), false};
+absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem* files,
+                                                                     std::string folder,
+                                                                     StateLog* log) {
+  TESSERA_RETURN_IF_ERROR(WithContext(files->CreateFolder(folder), "checkpoint root"));
+  absl::StatusOr<std::string> known = log->Get(kKey);
+  const bool claimed = known.ok();
+  if (absl::IsNotFound(known.status())) known = NewCluster();
   TESSERA_RETURN_IF_ERROR(known.status());
-  CheckpointRoot root = {folder, *known, true};
-  const absl::Status claim = CheckClaim(files, root);
-  if (absl::IsUnavailable(claim)) return absl::FailedPreconditionError(claim.message());
-  TESSERA_RETURN_IF_ERROR(claim);
+  std::unique_ptr<CheckpointRoot> root(
+      new CheckpointRoot(files, std::move(folder), *std::move(known), claimed, log));
+  if (!claimed) return root;
+  TESSERA_ASSIGN_OR_RETURN(const std::string owner, ClusterOf(*files, root->folder_));
+  const absl::Status ours = root->CheckOwner(owner);
+  // Another's root is to be given back by a person; one that is not mounted may come.
+  if (!ours.ok() && !owner.empty()) return absl::FailedPreconditionError(ours.message());
+  TESSERA_RETURN_IF_ERROR(ours);
   return root;
 }
 
-absl::Status Claim(FileSystem& files, const CheckpointRoot& root, StateLog& log) {
-  if (root.claimed) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(const std::string before, ClusterOf(files, root.folder));
-  if (!before.empty()) {
-    SPDLOG_INFO("{} was that of cluster {}, and is that of {} now, whose state knew of none",
-                root.folder, before, root.cluster);
-  }
+absl::Status CheckpointRoot::Claim() {
+  absl::MutexLock lock(&mu_);
+  if (claimed_ || log_ == nullptr) return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(const std::string before, ClusterOf(files_, folder_));
   // In this order, so that a state that knows of a claim finds the file.
   TESSERA_RETURN_IF_ERROR(
-      WriteFileAtomically(files, FileOf(root.folder), absl::StrCat(root.cluster, "\n")));
-  return log.Apply({{kKey, root.cluster}});
+      WriteFileAtomically(files_, FileOf(folder_), absl::StrCat(cluster_, "\n")));
+  if (!before.empty() && before != cluster_) {
+    SPDLOG_INFO("{} was that of cluster {}, and is that of {} now, whose state knew of none",
+                folder_, before, cluster_);
+  }
+  TESSERA_RETURN_IF_ERROR(log_->Apply({{kKey, cluster_}}));
+  claimed_ = true;
+  return absl::OkStatus();
 }
 
-absl::Status CheckClaim(FileSystem& files, const CheckpointRoot& root) {
-  if (root.cluster.empty()) return absl::OkStatus();
-  TESSERA_ASSIGN_OR_RETURN(const std::string cluster, ClusterOf(files, root.folder));
-  if (cluster.empty() || cluster == root.cluster) return absl::OkStatus();
+absl::Status CheckpointRoot::MayWrite() {
+  TESSERA_RETURN_IF_ERROR(Claim());
+  return CheckClaim();
+}
+
+absl::Status CheckpointRoot::CheckClaim() const {
+  {
+    absl::MutexLock lock(&mu_);
+    if (!claimed_) return absl::OkStatus();
+  }
+  TESSERA_ASSIGN_OR_RETURN(const std::string owner, ClusterOf(files_, folder_));
+  return CheckOwner(owner);
+}
+
+absl::Status CheckpointRoot::CheckOwner(const std::string& owner) const {
+  if (owner == cluster_) return absl::OkStatus();
+  if (owner.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat(folder_,
+                     " has no file CLUSTER, and this cluster has written one there: is its file "
+                     "system mounted? If the folder was moved or emptied on purpose, write ",
+                     cluster_, " into that file"));
+  }
   return absl::UnavailableError(absl::StrCat(
-      FileOf(root.folder), " names cluster ", cluster, ", and this one is ", root.cluster,
+      FileOf(folder_), " names cluster ", owner, ", and this one is ", cluster_,
       ": another master has begun with the same --checkpoint-root, and both would write into the "
       "same folders; give each cluster a root of its own, or stop the other one and write ",
-      root.cluster, " into the file"));
+      cluster_, " into the file"));
 }
 
 }  // namespace tessera::master

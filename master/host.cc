@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace tessera::master {
+namespace {
+
+constexpr absl::Duration kStalled = absl::Seconds(1);
+
+}  // namespace
 
 void CoreHost::Changed() {
   ++version_;
@@ -33,10 +38,12 @@ absl::Status CoreHost::Flush() {
     absl::MutexLock lock(&mu_);
     Collect();
     batch.swap(pending_);
+    if (batch.empty()) return absl::OkStatus();
+    writes_since_ = clock_->Monotonic();
   }
-  if (batch.empty()) return absl::OkStatus();
   absl::Status status = log_->Apply(batch);
   absl::MutexLock lock(&mu_);
+  writes_since_.reset();
   if (status.ok()) {
     unwritten_.reset();
     return status;
@@ -50,8 +57,13 @@ absl::Status CoreHost::Flush() {
 
 std::optional<CoreHost::Unwritten> CoreHost::unwritten() const {
   absl::MutexLock lock(&mu_);
-  if (!unwritten_.has_value()) return std::nullopt;
-  return Unwritten{.why = unwritten_->why, .since = clock_->Monotonic() - unwritten_->since};
+  const absl::Duration now = clock_->Monotonic();
+  if (unwritten_.has_value()) {
+    return Unwritten{.why = unwritten_->why, .since = now - unwritten_->since};
+  }
+  if (!writes_since_.has_value() || now - *writes_since_ < kStalled) return std::nullopt;
+  return Unwritten{.why = absl::UnavailableError("a write to its state log does not end"),
+                   .since = now - *writes_since_};
 }
 
 void CoreHost::Stop() {

@@ -53,7 +53,8 @@ class CoreHost {
   // Makes durable all that the core has written so far. The caller must Flush before it acts on an
   // answer or action that depends on these writes. After a failure the next call tries all again.
   absl::Status Flush() ABSL_LOCKS_EXCLUDED(mu_, flush_mu_);
-  // Why writes have not become durable, and for how long; none: the last one did.
+  // Why writes have not become durable, and for how long; none: the last one did. A write that
+  // does not end counts after a second.
   struct Unwritten {
     absl::Status why;
     absl::Duration since;
@@ -75,7 +76,8 @@ class CoreHost {
   mutable absl::Mutex mu_;
   std::unique_ptr<MasterCore> core_ ABSL_GUARDED_BY(mu_);
   std::vector<StateLog::Write> pending_ ABSL_GUARDED_BY(mu_);
-  std::optional<Unwritten> unwritten_ ABSL_GUARDED_BY(mu_);  // `since`: a time of the clock
+  std::optional<Unwritten> unwritten_ ABSL_GUARDED_BY(mu_);          // `since`: a time of the clock
+  std::optional<absl::Duration> writes_since_ ABSL_GUARDED_BY(mu_);  // the log is being written to
   uint64_t version_ ABSL_GUARDED_BY(mu_) = 1;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -9,11 +9,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
 #include "common/metrics/process_metrics.h"
+#include "common/rpc/address.h"
 #include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
 #include "master/action_threads.h"
@@ -50,13 +52,14 @@ absl::StatusOr<uint64_t> NextJobNumber(FileSystem& files, const std::string& roo
 class MasterImpl final : public Master {
  public:
   MasterImpl(const Options& options, std::unique_ptr<StateLog> own_log, StateLog* log,
-             std::unique_ptr<MasterCore> core, CheckpointRoot root)
+             std::unique_ptr<MasterCore> core, std::unique_ptr<CheckpointRoot> root)
       : own_registry_(options.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
         own_log_(std::move(own_log)),
+        root_(std::move(root)),
         host_(std::move(core), log, options.clock),
         actions_(
-            options.channels, options.files, std::move(root),
+            options.channels, options.files, root_.get(),
             [this] {
               return host_.Read(
                   [](const MasterCore& core, const MasterCore::Now&) { return core.Starts(); });
@@ -77,15 +80,17 @@ class MasterImpl final : public Master {
   ~MasterImpl() override { Stop(absl::ZeroDuration()); }
 
   // Makes the core's first writes durable before anybody hears of them.
-  absl::Status Begin(const Options& options, const CheckpointRoot& root, StateLog& log) {
+  absl::Status Begin(const Options& options) {
     TESSERA_RETURN_IF_ERROR(host_.Flush());
     TESSERA_ASSIGN_OR_RETURN(
         server_, RpcServer::Start(options.server, {&cluster_, &work_, &jobs_, &metrics_service_}));
-    host_.UpdateQuietly(
-        [&](MasterCore& core, const MasterCore::Now&) { core.SetAddress(address()); });
+    // As people are to give it.
+    const std::string called =
+        IsWildcard(address()) ? absl::StrCat("HOST:", ParseAddress(address())->port) : address();
+    host_.UpdateQuietly([&](MasterCore& core, const MasterCore::Now&) { core.SetAddress(called); });
     // No error: if the claim cannot be written, checkpoints cannot either, and a job that predicts
-    // needs none.
-    if (const absl::Status claimed = Claim(*options.files, root, log); !claimed.ok()) {
+    // needs none. The first checkpoint tries again.
+    if (const absl::Status claimed = root_->Claim(); !claimed.ok()) {
       SPDLOG_WARN("checkpoint root: {}", std::string(claimed.message()));
     }
     ticker_ = std::thread([this] { TickForever(); });
@@ -102,8 +107,9 @@ class MasterImpl final : public Master {
     host_.Stop();
     actions_.Stop();
     server_->Shutdown(grace);
-    ticker_.join();
-    actor_.join();
+    // Begin may have failed for want of a thread.
+    if (ticker_.joinable()) ticker_.join();
+    if (actor_.joinable()) actor_.join();
     if (absl::Status status = host_.Flush(); !status.ok()) {
       SPDLOG_ERROR("the last changes of state are lost: {}", std::string(status.message()));
     }
@@ -121,11 +127,14 @@ class MasterImpl final : public Master {
       host_.Update([](MasterCore& core, const MasterCore::Now& now) { core.Tick(now); });
       actions_.Cancel(host_.Read(
           [](const MasterCore& core, const MasterCore::Now&) { return core.UnwantedActions(); }));
-      Flush();
+      // The other thread writes what the tick has changed, so that a disk that stalls stops no
+      // lease, and is told of.
+      TellUnwritten();
     }
   }
 
-  // Begins the core's actions, each only after the state that asks for it is durable.
+  // Makes the core's changes durable, and begins its actions, each only after the state that asks
+  // for it is.
   void ActForever() {
     uint64_t seen = 0;
     while (host_.AwaitChange(&seen, absl::Seconds(1))) {
@@ -139,22 +148,28 @@ class MasterImpl final : public Master {
             }
             return taken;
           });
-      while (!actions.empty() && !Flush()) {
+      while (!host_.Flush().ok() && !actions.empty()) {
         if (stop_.WaitForNotificationWithTimeout(kLogRetry)) return;
       }
-      for (Action& action : actions) actions_.Begin(std::move(action));
+      for (const Action& action : actions) {
+        if (!BeginSoon(action)) return;
+      }
     }
   }
 
-  bool Flush() {
-    const bool durable = host_.Flush().ok();
-    TellUnwritten();
-    return durable;
+  // Tries until there is a thread for the action. False: the master ends.
+  bool BeginSoon(const Action& action) {
+    absl::Status begun = actions_.Begin(action);
+    if (!begun.ok()) SPDLOG_ERROR("{}; it is tried again", std::string(begun.message()));
+    while (!begun.ok()) {
+      if (stop_.WaitForNotificationWithTimeout(kLogRetry)) return false;
+      begun = actions_.Begin(action);
+    }
+    return true;
   }
   // Logs why the state is not durable: at once and every kBetweenTold, and once when it is again.
-  void TellUnwritten() ABSL_LOCKS_EXCLUDED(told_mu_) {
+  void TellUnwritten() {
     const std::optional<CoreHost::Unwritten> unwritten = host_.unwritten();
-    absl::MutexLock lock(&told_mu_);
     if (!unwritten.has_value()) {
       if (told_at_.has_value()) SPDLOG_INFO("state is durable again");
       told_at_.reset();
@@ -169,6 +184,7 @@ class MasterImpl final : public Master {
   const std::unique_ptr<MetricsRegistry> own_registry_;  // null: registry_ is the caller's
   MetricsRegistry& registry_;
   const std::unique_ptr<StateLog> own_log_;  // null: the log is the caller's
+  const std::unique_ptr<CheckpointRoot> root_;
   CoreHost host_;
   ActionThreads actions_;
   ClusterServiceImpl cluster_;
@@ -178,9 +194,9 @@ class MasterImpl final : public Master {
   const std::unique_ptr<MetricsRegistry::Registration> process_collector_;
   const std::unique_ptr<MetricsRegistry::Registration> collector_;
   std::unique_ptr<RpcServer> server_;
-  absl::Mutex told_mu_;
-  // How long the state had not been durable when the log was told last; nullopt: it is.
-  std::optional<absl::Duration> told_at_ ABSL_GUARDED_BY(told_mu_);
+  // How long the state had not been durable when the log was told last; nullopt: it is. The
+  // ticker's.
+  std::optional<absl::Duration> told_at_;
   absl::Notification stop_;
   std::thread ticker_;
   std::thread actor_;
@@ -199,8 +215,8 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
     }
     log = own_log.get();
   }
-  TESSERA_ASSIGN_OR_RETURN(const CheckpointRoot root,
-                           FindRoot(*options.files, options.checkpoint_root, *log));
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointRoot> root,
+                           CheckpointRoot::Open(options.files, options.checkpoint_root, log));
   TESSERA_ASSIGN_OR_RETURN(const auto state, log->Scan(""));
   MasterCore::Options core_options;
   core_options.membership.lease = options.lease;
@@ -209,15 +225,15 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Start(const Options& options) {
   core_options.least_run = options.least_run;
   core_options.stuck_after = options.stuck_after;
   core_options.quotas = options.quotas;
-  core_options.cluster = root.cluster;
+  core_options.cluster = root->cluster();
   TESSERA_ASSIGN_OR_RETURN(core_options.next_job,
                            NextJobNumber(*options.files, options.checkpoint_root));
   TESSERA_ASSIGN_OR_RETURN(
       std::unique_ptr<MasterCore> core,
       MasterCore::New(core_options, state, {options.clock->Monotonic(), options.clock->Wall()}));
-  auto master =
-      std::make_unique<MasterImpl>(options, std::move(own_log), log, std::move(core), root);
-  TESSERA_RETURN_IF_ERROR(master->Begin(options, root, *log));
+  auto master = std::make_unique<MasterImpl>(options, std::move(own_log), log, std::move(core),
+                                             std::move(root));
+  TESSERA_RETURN_IF_ERROR(master->Begin(options));
   return master;
 }
 

@@ -48,6 +48,14 @@ absl::Status Translate(const rocksdb::Status& status, absl::string_view what,
   return absl::UnavailableError(message);
 }
 
+// RocksDB has no code for it. What an error is of stands before the first colon, without the path:
+// "While lock file: PATH: ...", or "lock hold by current process ...".
+bool IsHeldByAnother(const rocksdb::Status& status) {
+  const char* const state = status.getState();
+  return status.IsIOError() && state != nullptr &&
+         (absl::StartsWith(state, "While lock file:") || absl::StartsWith(state, "lock hold by"));
+}
+
 // What RocksDB has to tell goes to the master's log if it is a warning or worse. RocksDB 7.8 would
 // write a file in the folder, and end the process by an assertion at the second line that a full
 // disk has no room for.
@@ -189,7 +197,7 @@ class RocksDbStateLog final : public StateLog {
     rocksdb::DB* db = nullptr;
     const rocksdb::Status status = rocksdb::DB::Open(options, folder_, &db);
     db_.reset(db);
-    if (status.IsIOError() && absl::StrContains(status.ToString(), "lock")) {
+    if (IsHeldByAnother(status)) {
       return absl::FailedPreconditionError(
           absl::StrCat("data folder ", folder_, " in use by another process (", status.ToString(),
                        "); stop that master, or give this one another --data-dir"));

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/manifest.h"
 #include "common/failpoint.h"
+#include "common/job/job_state.h"
 #include "tessera/v1/job_service.grpc.pb.h"
 #include "tessera/v1/metrics.grpc.pb.h"
 #include "tests/common/metric_value.h"
@@ -331,6 +332,60 @@ TEST_F(MasterTest, TheStatusSaysThatNothingCanBeWritten) {
   EXPECT_FALSE(waits(job));
 }
 
+// A disk whose writes do not end, until they are let go.
+class StalledLog final : public StateLog {
+ public:
+  absl::Status Apply(const std::vector<Write>& batch) override {
+    absl::MutexLock lock(&mu_, absl::Condition(
+                                   +[](bool* stalls) { return !*stalls; }, &stalls_));
+    return log_->Apply(batch);
+  }
+  absl::StatusOr<std::string> Get(const std::string& key) override { return log_->Get(key); }
+  absl::StatusOr<std::map<std::string, std::string>> Scan(const std::string& prefix) override {
+    return log_->Scan(prefix);
+  }
+  void Stall(bool stalls) {
+    absl::MutexLock lock(&mu_);
+    stalls_ = stalls;
+  }
+
+ private:
+  const std::unique_ptr<StateLog> log_ = NewMemoryStateLog();
+  absl::Mutex mu_;
+  bool stalls_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+TEST_F(MasterTest, AWriteOfItsStateThatDoesNotEndIsSaidToBeTheMasters) {
+  StalledLog log;
+  master_.reset();
+  Master::Options options = Options();
+  options.state_log = &log;
+  auto master = Master::Start(options);
+  ASSERT_TRUE(master.ok()) << master.status();
+  master_ = *std::move(master);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(100);
+  StartNodes(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  Watch(id, [](const v1::JobStatus& job) { return job.step() > 100; });
+  log.Stall(true);
+  EXPECT_TRUE(Await([&] {
+    const v1::JobStatus job = Get(id);
+    return std::any_of(job.waits().begin(), job.waits().end(), [](const std::string& wait) {
+      return absl::StrContains(wait, "the master, which cannot write its state, for ") &&
+             absl::StrContains(wait, "a write to its state log does not end");
+    });
+  }));
+  EXPECT_GT(MetricValue(Metrics(), "tessera_master_state_unwritten_seconds"), 0.9);
+  log.Stall(false);
+  const v1::JobStatus job = Watch(id).back();
+  EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+  EXPECT_EQ(job.restarts(), 0u);
+  workers_.clear();
+  ps_.clear();
+  master_.reset();
+}
+
 TEST_F(MasterTest, AFreshDataFolderGivesNoNumberThatHasAFolderOfCheckpoints) {
   StartNodes(1, 1);
   const std::string first = Watch(Submit(SmallJob(), 1, 1)).back().job_id();
@@ -431,6 +486,62 @@ TEST_F(MasterTest, TwoClustersDoNotWriteBelowOneCheckpointRoot) {
   StartMaster();
   const v1::JobStatus job = Watch(id).back();
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+}
+
+// The folder of a mount is there, and empty, where nothing is mounted.
+TEST_F(MasterTest, ACheckpointRootThatIsNotMountedLosesNoJob) {
+  const std::string root = folder_ + "/checkpoints", away = folder_ + "/unmounted";
+  const auto unmount = [&] {
+    std::filesystem::rename(root, away);
+    std::filesystem::create_directory(root);
+  };
+  const auto mount = [&] {
+    std::filesystem::remove_all(root);
+    std::filesystem::rename(away, root);
+  };
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(400);
+  spec.mutable_evaluation()->set_every_epochs(1000);
+  spec.mutable_checkpoint()->set_every_steps(50);
+  StartNodes(1, 1);
+  const std::string id = Submit(spec, 1, 1);
+  const auto written = [](const v1::JobStatus& job) { return !job.checkpoint().empty(); };
+  Watch(id, written);
+  // A master that serves: what it cannot find now is not lost, and nothing is written beside it.
+  unmount();
+  ps_.pop_back();
+  StartNodes(1, 0);
+  EXPECT_TRUE(Await([&] { return HasEvent(id, "is its file system mounted?"); }));
+  EXPECT_FALSE(HasEnded(Get(id).state())) << Get(id).message();
+  EXPECT_FALSE(std::filesystem::exists(root + "/" + id));
+  // One that begins.
+  StopMaster();
+  const auto again = Master::Start(Options());
+  EXPECT_EQ(again.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(again.status().message()), HasSubstr("has no file CLUSTER"));
+  mount();
+  StartMaster();
+  const v1::JobStatus job = Watch(id).back();
+  EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+}
+
+TEST_F(MasterTest, AClaimThatFailsAtTheStartIsTriedAgain) {
+  master_.reset();
+  std::filesystem::remove_all(folder_);
+  const auto cluster = [&] {
+    return *ReadWholeFile(PosixFileSystem(), folder_ + "/checkpoints/CLUSTER");
+  };
+  // The first write is the master's own.
+  ASSERT_TRUE(ArmFailpoints("master.state_log.apply=error@2").ok());
+  StartMaster();
+  DisarmFailpoints();
+  const std::string own = cluster();
+  StartNodes(1, 1);
+  const std::string id = Submit(SmallJob(), 1, 1);
+  EXPECT_EQ(v1::JobState_Name(Watch(id).back().state()), "SUCCEEDED");
+  StopMaster();
+  StartMaster();
+  EXPECT_EQ(cluster(), own) << "its state did not know that the cluster had claimed the root";
 }
 
 TEST_F(MasterTest, AMasterThatStopsWhileTheLastCheckpointIsWrittenFailsNoJob) {

@@ -197,6 +197,15 @@ TEST(RocksDbStateLog, AFolderInUseIsNamed) {
               HasSubstr("data folder " + folder.path() + " in use by another process"));
 }
 
+TEST(RocksDbStateLog, AnotherErrorOfTheLockIsNoFolderInUse) {
+  const TestFolder folder;
+  const std::string path = folder.path() + "/block";
+  std::filesystem::create_directories(path + "/LOCK");
+  const auto log = OpenRocksDbStateLog(path);
+  EXPECT_EQ(log.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(log.status().message()), HasSubstr("LOCK: Is a directory"));
+}
+
 // With one, a full disk ends the process.
 TEST(RocksDbStateLog, HasNoFileForWhatRocksDbTells) {
   const TestFolder folder;

@@ -27,7 +27,8 @@ MasterNode::MasterNode(World* world, Network* network, FileSystem* disk, Options
       options_(std::move(options)),
       process_(world, "master"),
       disk_(disk, &process_, options_.danger),
-      checkpoints_(&disk_, {.folder = "root", .cluster = "", .claimed = false}) {
+      root_(&disk_, "root"),
+      checkpoints_(&disk_, &root_) {
   process_.on_kill = [this] {
     core_ = nullptr;
     sessions_.clear();

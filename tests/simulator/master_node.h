@@ -100,6 +100,7 @@ class MasterNode {
   const Options options_;
   Process process_;
   ProcessDisk disk_;
+  master::CheckpointRoot root_;
   const master::CheckpointFiles checkpoints_;
   std::map<std::string, std::string> log_;  // durable
 
