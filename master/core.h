@@ -202,20 +202,29 @@ class MasterCore {
                    absl::string_view lacks);
   enum class Start {
     kStarted,
+    kFailed,
     kWaits,      // for a moment
     kLacksRoom,  // a ps has none for the job: it is tried again later
     kLacksFree,  // enough workers live, but other jobs have them
     kLacksLive,
     kAboveQuota,
   };
-  Start TryStart(v1::JobRecord* record, const Now& now);
-  // Suspends the interrupted jobs that cannot start any more now that `started` has.
-  void SuspendDisplaced(const v1::JobRecord* started, const Now& now);
   // The ps and workers that a job needs at least; 0: as many as live.
   struct Needs {
     uint32_t ps = 0;
     uint32_t workers = 0;
   };
+  Start TryStart(v1::JobRecord* record, const Now& now);
+  // The job was interrupted, and is not yet to be tried again. AwaitsRoom: it holds back nobody
+  // meanwhile, since ps have had no room for it for too long.
+  bool IsToWait(const v1::JobRecord& record, const Now& now) const;
+  bool AwaitsRoom(const v1::JobRecord& record, const Now& now) const;
+  // Settles the numbers of processes of a job that takes as many as there are. False: it cannot
+  // train on them, and has failed.
+  bool SettleNumbers(v1::JobRecord* record, const Needs& needs, size_t ps, size_t free,
+                     const Now& now);
+  // Suspends the interrupted jobs that cannot start any more now that `started` has.
+  void SuspendDisplaced(const v1::JobRecord* started, const Now& now);
   Needs NeedsOf(const v1::JobRecord& record) const;
   // Workers promised to runs that are to have more of them.
   size_t WorkersPromised() const;
@@ -260,7 +269,10 @@ class MasterCore {
   // Workers that the job's team may have beyond those that it has.
   uint32_t WorkersLeft(const v1::JobSpec& spec) const;
   // Why the job cannot begin with so many workers; empty: it may.
-  std::string AboveQuota(const v1::JobRecord& record, uint32_t workers) const;
+  std::string AboveQuota(const v1::JobRecord& record, uint32_t workers,
+                         absl::string_view more = "") const;
+  // Why the run may not go on with so many workers; empty: it may.
+  std::string AboveQuotaWith(const JobRun& run, uint32_t workers) const;
   // FAILED_PRECONDITION: a job of the team can never have so many workers.
   absl::Status CheckQuota(const v1::JobSpec& spec, uint32_t workers) const;
   void EnforceQuotas(const Now& now);
@@ -277,7 +289,7 @@ class MasterCore {
   void SuspendInterrupted(const Now& now);
   // The runs to pre-empt, each with the waiting job of higher priority that would start in its
   // place.
-  std::map<const JobRun*, const v1::JobRecord*> ToPreempt();
+  std::map<const JobRun*, const v1::JobRecord*> ToPreempt(const Now& now);
   void PreemptIfDue(const Now& now);
   // Lets ps that are to stop do so once no run would lose anything with them.
   void ReleaseLeaving(const Now& now);
@@ -290,6 +302,8 @@ class MasterCore {
     std::set<std::string> drain;
   };
   absl::StatusOr<OtherPs> CheckScalePs(const v1::ScaleRequest& request);
+  // Whether the job could train on the processes that it is to have then; `ps` 0: as before.
+  absl::Status CheckScaled(const v1::ScaleRequest& request, uint32_t ps) const;
   void ScalePs(v1::JobRecord* record, const OtherPs& other, bool balance, const Now& now);
   void StartRescaled(v1::JobRecord* record, RunOptions options, const JobRun& before,
                      const Now& now);

@@ -61,7 +61,8 @@ uint32_t MasterCore::WorkersLeft(const v1::JobSpec& spec) const {
   return quota->workers() - std::min(quota->workers(), UseOf(TeamOf(spec)).workers);
 }
 
-std::string MasterCore::AboveQuota(const v1::JobRecord& record, uint32_t workers) const {
+std::string MasterCore::AboveQuota(const v1::JobRecord& record, uint32_t workers,
+                                   absl::string_view more) const {
   const v1::JobSpec& spec = record.status().spec();
   const v1::Quota* const quota = options_.quotas.Of(spec);
   if (quota == nullptr) return "";
@@ -75,7 +76,15 @@ std::string MasterCore::AboveQuota(const v1::JobRecord& record, uint32_t workers
   return absl::StrCat(
       "team ", team, " has ", above,
       use.jobs.empty() ? "" : absl::StrCat(" (", absl::StrJoin(use.jobs, ", "), ")"),
-      "; the job needs ", std::max(workers, 1u));
+      "; the job needs ", std::max(workers, 1u), more);
+}
+
+std::string MasterCore::AboveQuotaWith(const JobRun& run, uint32_t workers) const {
+  // Vacant ranks count as the team's.
+  const uint32_t has = static_cast<uint32_t>(run.options().workers.size());
+  const uint32_t more = workers - std::min(workers, has);
+  if (more == 0 || WorkersLeft(run.record()->status().spec()) >= more) return "";
+  return AboveQuota(*run.record(), more, " more");
 }
 
 absl::Status MasterCore::CheckQuota(const v1::JobSpec& spec, uint32_t workers) const {

@@ -52,6 +52,7 @@ absl::StatusOr<MasterCore::OtherPs> MasterCore::CheckScalePs(const v1::ScaleRequ
         absl::StrCat("job ", request.job_id(), ": without ", absl::StrJoin(drain, ", "),
                      " it would have no ps; give it others first, with tessera scale"));
   }
+  if (to == 0 && from == 0) return refused("has no ps yet: wait until it runs, or name a number");
   if (to == 0 || to > kMaxProcesses) {
     return absl::InvalidArgumentError(
         absl::StrCat("job ", request.job_id(), ": ", to, " ps, expected 1 to ", kMaxProcesses));
@@ -71,6 +72,7 @@ absl::StatusOr<v1::ScaleResponse> MasterCore::Scale(const v1::ScaleRequest& requ
   if (scales_ps) {
     TESSERA_ASSIGN_OR_RETURN(other, CheckScalePs(request));
   }
+  TESSERA_RETURN_IF_ERROR(CheckScaled(request, scales_ps ? other.to : 0));
   if (request.workers() > 0) {
     TESSERA_RETURN_IF_ERROR(ScaleWorkers(request.job_id(), request.workers(), now));
   }
@@ -85,6 +87,19 @@ absl::StatusOr<v1::ScaleResponse> MasterCore::Scale(const v1::ScaleRequest& requ
                  : record->ranks() > 0       ? record->ranks()
                                              : status.workers());
   return to;
+}
+
+absl::Status MasterCore::CheckScaled(const v1::ScaleRequest& request, uint32_t ps) const {
+  const v1::JobRecord* const record = jobs_.Find(request.job_id());
+  if (record == nullptr || !IsTraining(record->status().task())) return absl::OkStatus();
+  const v1::JobStatus& status = record->status();
+  const Needs needs = NeedsOf(*record);
+  const uint32_t workers = request.workers() > 0         ? request.workers()
+                           : status.has_worker_scaling() ? status.worker_scaling().to()
+                                                         : needs.workers;
+  if (ps == 0) ps = status.has_scaling() ? status.scaling().to() : needs.ps;
+  return WithContext(ValidateProcesses(status.spec(), workers, ps),
+                     absl::StrCat("job ", request.job_id()));
 }
 
 void MasterCore::ScalePs(v1::JobRecord* record, const OtherPs& other, bool balance,

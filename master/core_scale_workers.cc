@@ -32,16 +32,10 @@ absl::Status MasterCore::ScaleWorkers(const std::string& job_id, uint32_t worker
     return refused(
         "does not train, and keeps the workers that it has: cancel it, and submit it again");
   }
-  const bool sync = StepsTogether(status.spec().consistency());
-  const uint32_t batch = status.spec().train().batch_size();
-  if (workers > kMaxProcesses || (sync && workers > batch)) {
+  if (workers > kMaxProcesses) {
     return absl::InvalidArgumentError(
-        absl::StrCat("job ", job_id, ": ", workers, " workers, expected 1 to ",
-                     sync ? std::min(batch, kMaxProcesses) : kMaxProcesses,
-                     sync && workers > batch ? ", the samples in a batch (train.batch_size)" : ""));
+        absl::StrCat("job ", job_id, ": ", workers, " workers, expected 1 to ", kMaxProcesses));
   }
-  TESSERA_RETURN_IF_ERROR(
-      WithContext(ValidateWorkers(status.spec(), workers), absl::StrCat("job ", job_id)));
   TESSERA_RETURN_IF_ERROR(CheckQuota(status.spec(), workers));
   JobRun* const run = RunOf(record);
   if (run != nullptr && run->options().OnlyMeasures()) {
@@ -66,12 +60,14 @@ absl::Status MasterCore::ScaleWorkers(const std::string& job_id, uint32_t worker
     scaling.set_to(workers);
     scaling.set_since_unix_ms(absl::ToUnixMillis(now.wall));
     const size_t here = from + WorkersToTake(*record);
+    const std::string above = AboveQuotaWith(*run, workers);
     jobs_.AddEvent(
         record,
         absl::StrCat("asked to go from ", from, " to ", workers, " workers",
-                     here >= workers ? ""
-                                     : absl::StrCat("; it waits until so many are here and free, ",
-                                                    here, " are")),
+                     here < workers ? absl::StrCat("; it waits until so many are here and free, ",
+                                                   here, " are")
+                                    : "",
+                     above.empty() ? "" : absl::StrCat("; it waits, since ", above)),
         now.wall);
   }
   ScaleWorkersOfRuns();
@@ -88,10 +84,10 @@ void MasterCore::ScaleWorkersOfRuns() {
     const size_t more = to - std::min(to, has);
     run->ScaleWorkers(false);  // so that workers promised to the run are not counted twice
     const size_t serving = Serving(*run->record(), FreeWorkers()).size();
-    const bool are_here =
-        more <= std::min(free, serving) && more <= WorkersLeft(run->record()->status().spec());
-    run->ScaleWorkers(are_here);
-    if (are_here) free -= more;
+    std::string above = AboveQuotaWith(*run, static_cast<uint32_t>(to));
+    const bool may = more <= std::min(free, serving) && above.empty();
+    run->ScaleWorkers(may, std::move(above));
+    if (may) free -= more;
   }
 }
 

@@ -64,8 +64,12 @@ void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
   const std::unique_ptr<JobRun> run = slot.End();
   CloseOn(run->CopiedTo(), slot, *run);
   for (StateLog::Write& write : run->TakeWrites()) writes_.push_back(std::move(write));
-  const RunEnd end = *run->end();
+  RunEnd end = *run->end();
   v1::JobRecord* record = run->record();
+  // It had ended before a user cancelled the job, and goes on with nothing.
+  if (record->cancel() && end.kind != RunEnd::kSucceeded && end.kind != RunEnd::kFailed) {
+    end = RunEnd::Failed(kCancelled, "cancelled by a user");
+  }
   v1::JobStatus& status = *record->mutable_status();
   const bool goes_back = end.kind == RunEnd::kRestart || end.kind == RunEnd::kSuspended;
   const bool other_workers =
@@ -276,12 +280,40 @@ size_t MasterCore::WorkersToTake(const v1::JobRecord& record) const {
   return free - std::min(free, WorkersPromised());
 }
 
+bool MasterCore::IsToWait(const v1::JobRecord& record, const Now& now) const {
+  const auto slot = slots_.find(record.number());
+  return record.status().state() == v1::RESTARTING && slot != slots_.end() &&
+         now.monotonic < slot->second.retry_at;
+}
+
+bool MasterCore::AwaitsRoom(const v1::JobRecord& record, const Now& now) const {
+  return IsToWait(record, now) && NoRoomSince(record, now) > kKeepsPlace;
+}
+
+bool MasterCore::SettleNumbers(v1::JobRecord* record, const Needs& needs, size_t ps, size_t free,
+                               const Now& now) {
+  if (record->ps() > 0 && record->ranks() > 0) return true;
+  const v1::JobSpec& spec = record->status().spec();
+  if (record->ps() == 0) {
+    record->set_ps(needs.ps > 0 ? needs.ps : static_cast<uint32_t>(ps));
+  }
+  if (record->ranks() == 0) {
+    uint32_t ranks = std::min(static_cast<uint32_t>(free), WorkersLeft(spec));
+    if (StepsTogether(spec.consistency()) && IsTraining(record->status().task())) {
+      ranks = std::min(ranks, spec.train().batch_size());
+    }
+    record->set_ranks(needs.workers > 0 ? needs.workers : ranks);
+  }
+  if (!IsTraining(record->status().task())) return true;
+  const absl::Status may = ValidateProcesses(spec, record->ranks(), record->ps());
+  if (!may.ok()) jobs_.Move(record, v1::FAILED, "InvalidJob", may.message(), now.wall);
+  return may.ok();
+}
+
 MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   const v1::JobStatus& status = record->status();
-  const auto slot = slots_.find(record->number());
-  const bool waits = slot != slots_.end() && now.monotonic < slot->second.retry_at;
-  if (status.state() == v1::RESTARTING && waits) {
-    return NoRoomSince(*record, now) > kKeepsPlace ? Start::kLacksRoom : Start::kWaits;
+  if (IsToWait(*record, now)) {
+    return AwaitsRoom(*record, now) ? Start::kLacksRoom : Start::kWaits;
   }
   const std::vector<const Node*> ps = membership_.Staying(v1::PS);
   const std::vector<const Node*> live = membership_.Alive(v1::WORKER);
@@ -316,14 +348,7 @@ MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
     jobs_.Explain(record, kWaitsForWorkers, "waits a moment for more processes to join");
     return Start::kWaits;
   }
-  if (record->ps() == 0) {
-    record->set_ps(needs.ps > 0 ? needs.ps : static_cast<uint32_t>(ps.size()));
-  }
-  if (record->ranks() == 0) {
-    record->set_ranks(needs.workers > 0
-                          ? needs.workers
-                          : std::min(static_cast<uint32_t>(free), WorkersLeft(status.spec())));
-  }
+  if (!SettleNumbers(record, needs, ps.size(), free, now)) return Start::kFailed;
   RunOptions options;
   if (scaled.has_value()) {
     // All ps load the checkpoint anyway, so the job gets its new ps without a move.

@@ -111,7 +111,7 @@ void MasterCore::SuspendInterrupted(const Now& now) {
   }
 }
 
-std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
+std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt(const Now& now) {
   // Runs that may be pre-empted: low priority first, then those already being suspended, then the
   // youngest.
   std::vector<const JobRun*> runs;
@@ -122,7 +122,7 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
     if (run->end().has_value()) continue;
     // A user suspends this run: its workers come free.
     if (status.has_suspending() && status.suspending().preempted_by().empty()) {
-      free += run->options().workers.size();
+      free += run->options().workers.size() - run->VacantRanks().size();
     } else if (IsPreemptible(status.spec()) && IsTraining(status.task())) {
       runs.push_back(run);
     }
@@ -136,12 +136,19 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
   });
   std::map<const JobRun*, const v1::JobRecord*> preempted;
   bool head = true;
+  std::set<std::string> teams;  // above their quotas
   for (const v1::JobRecord* record : Waiting()) {
     Needs needs = NeedsOf(*record);
     if (record->status().has_scaling() && ChooseScaled(*record).has_value()) needs.ps = 1;
-    if (!AboveQuota(*record, needs.workers).empty()) continue;
     // As StartWaiting chooses.
-    const bool may_start = std::exchange(head, false) || record->status().state() != v1::CREATED;
+    const v1::JobState state = record->status().state();
+    const std::string team = TeamOf(record->status().spec());
+    if (AwaitsRoom(*record, now) || (state != v1::RESTARTING && teams.contains(team))) continue;
+    if (!AboveQuota(*record, needs.workers).empty()) {
+      teams.insert(team);
+      continue;
+    }
+    const bool may_start = std::exchange(head, false) || state != v1::CREATED;
     if (!may_start || membership_.Staying(v1::PS).size() < std::max(needs.ps, 1u)) continue;
     const size_t workers = std::max(needs.workers, 1u);
     std::vector<const JobRun*> chosen;
@@ -160,6 +167,9 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
       chosen.push_back(run);
       const std::vector<RunNode>& of_run = run->options().workers;
       comes += static_cast<size_t>(std::count_if(of_run.begin(), of_run.end(), serves));
+      for (const Rank vacant : run->VacantRanks()) {
+        if (serves(of_run[vacant.value()])) --comes;
+      }
     }
     if (comes < workers) continue;
     free = comes - workers + useless;
@@ -169,7 +179,7 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
 }
 
 void MasterCore::PreemptIfDue(const Now& now) {
-  const std::map<const JobRun*, const v1::JobRecord*> preempted = ToPreempt();
+  const std::map<const JobRun*, const v1::JobRecord*> preempted = ToPreempt(now);
   for (JobRun* run : Runs()) {
     if (run->end().has_value()) continue;
     v1::JobRecord* record = run->record();

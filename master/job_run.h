@@ -137,9 +137,10 @@ class JobRun {
 
   // The record's status says that the job is to have another number of workers.
   bool AwaitsWorkers() const;
-  // `are_here`: so many workers are free or the job's own. Then the run ends as kRescale at a
-  // barrier whose checkpoint is committed.
-  void ScaleWorkers(bool are_here);
+  // `are_here`: so many workers are free or the job's own, and the job may have them. Then the run
+  // ends as kRescale at a barrier whose checkpoint is committed. `above`: why it may not have them,
+  // for people.
+  void ScaleWorkers(bool are_here, std::string above = "");
   // Workers beyond its own that the run is promised: they are here and free, and no other job is to
   // take them.
   uint32_t WorkersToCome() const;
@@ -465,6 +466,7 @@ class JobRun {
   absl::Duration trains_since_;
   uint64_t first_step_ = 0;
   bool workers_are_here_ = false;  // as many as status().worker_scaling asks for
+  std::string above_quota_;        // why the job may not have so many; empty: it may
   // A ps that waits until the run ends.
   struct Leaving {
     std::string ps;

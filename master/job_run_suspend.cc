@@ -61,7 +61,10 @@ bool JobRun::AwaitsWorkers() const {
          record_->status().worker_scaling().to() != options_.workers.size();
 }
 
-void JobRun::ScaleWorkers(bool are_here) { workers_are_here_ = are_here; }
+void JobRun::ScaleWorkers(bool are_here, std::string above) {
+  workers_are_here_ = are_here;
+  above_quota_ = std::move(above);
+}
 
 uint32_t JobRun::WorkersToCome() const {
   if (!workers_are_here_ || !AwaitsWorkers()) return 0;

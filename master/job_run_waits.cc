@@ -129,9 +129,11 @@ void JobRun::AddWaitsForWishes(const Now& at, std::vector<std::string>& waits) c
     const v1::WorkerScaling& scaling = record_->status().worker_scaling();
     waits.push_back(absl::StrCat(
         goes_on, "the change to ", scaling.to(), " workers waits ",
-        workers_are_here_ ? "for the next barrier between shuffle windows "
-                          : "until so many are here (start tessera-worker, under any --name) ",
-        for_since(scaling.since_unix_ms())));
+        workers_are_here_      ? "for the next barrier between shuffle windows "
+        : above_quota_.empty() ? "until so many are here (start tessera-worker, under any --name) "
+                               : "",
+        for_since(scaling.since_unix_ms()),
+        above_quota_.empty() ? "" : absl::StrCat(", since ", above_quota_)));
   }
   if (Suspending() && phase_ == Phase::kTraining) {
     waits.push_back(absl::StrCat("the job is to be suspended, and goes to its next barrier ",

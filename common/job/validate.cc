@@ -171,6 +171,16 @@ absl::Status ValidateWorkers(const v1::JobSpec& spec, uint32_t workers) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateProcesses(const v1::JobSpec& spec, uint32_t workers, uint32_t ps) {
+  if (StepsTogether(spec.consistency()) && workers > spec.train().batch_size()) {
+    return Wrong("workers", workers, " workers cannot share a batch of ", spec.train().batch_size(),
+                 " samples; ask for fewer or raise train.batch_size");
+  }
+  TESSERA_RETURN_IF_ERROR(ValidateWorkers(spec, workers));
+  TESSERA_RETURN_IF_ERROR(BatchFitsTheWindow(spec, workers));
+  return ValidatePush(spec, workers, ps);
+}
+
 absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
   if (!v1::Task_IsValid(request.task())) {
     return Wrong("task", "found number ", request.task(), "; expected train, predict or evaluate");
@@ -186,20 +196,12 @@ absl::Status ValidateSubmit(const v1::SubmitRequest& request) {
                  " that fit; name files by globs, and leave out what is not needed");
   }
   TESSERA_RETURN_IF_ERROR(ValidateJobSpec(request.spec()));
-  if (StepsTogether(request.spec().consistency()) &&
-      request.workers() > request.spec().train().batch_size()) {
-    return Wrong("workers", request.workers(), " workers cannot share a batch of ",
-                 request.spec().train().batch_size(),
-                 " samples; ask for fewer or raise train.batch_size");
-  }
   const bool predicts = request.task() == v1::PREDICT;
   if (!predicts && !request.output().empty()) {
     return Wrong("output", "belongs to the task predict; leave it out");
   }
   if (IsTraining(request.task())) {
-    TESSERA_RETURN_IF_ERROR(ValidateWorkers(request.spec(), request.workers()));
-    TESSERA_RETURN_IF_ERROR(BatchFitsTheWindow(request.spec(), request.workers()));
-    return ValidatePush(request.spec(), request.workers(), request.ps());
+    return ValidateProcesses(request.spec(), request.workers(), request.ps());
   }
   if (request.spec().start().checkpoint().empty()) {
     return Wrong("start.checkpoint", "missing; ", predicts ? "prediction" : "evaluation",

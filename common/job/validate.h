@@ -45,4 +45,9 @@ uint64_t SamplesOfAWorker(const v1::JobSpec& spec, uint32_t workers);
 absl::Status ValidatePush(const v1::JobSpec& spec, uint32_t workers, uint32_t ps,
                           absl::Span<const double> ids = {});
 
+// Checks that the job may train on `workers` workers and `ps` ps; 0: as many as there are.
+// ValidateWorkers, ValidatePush, and whether batches can be shared out and filled. Errors are as in
+// ValidateSubmit.
+absl::Status ValidateProcesses(const v1::JobSpec& spec, uint32_t workers, uint32_t ps);
+
 }  // namespace tessera

@@ -88,10 +88,43 @@ TEST_F(CoreQuotasTest, ARunningJobGetsMoreWorkersWhenItsTeamMayHaveThem) {
   const std::string b = Submit(Of("ads", "b", 20), 2, 1);
   RunUntilStep(a, 20);
   ASSERT_TRUE(ScaleWorkers(a, 2).ok());
+  const auto above =
+      HasSubstr(", since team ads has 3 of its 3 workers at work (a-1, b-2); the job needs 1 more");
+  EXPECT_THAT(Events(a), Contains(above));
+  Round();
+  EXPECT_THAT(Waits(a), Contains(above));
   RunUntil(b, v1::SUCCEEDED);
   EXPECT_THAT(Events(a), Not(Contains(HasSubstr("goes from 1 to 2 workers"))));
   RunUntil(a, v1::SUCCEEDED);
   EXPECT_THAT(Events(a), Contains(HasSubstr("goes from 1 to 2 workers")));
+}
+
+// Else a job would be pre-empted for it, and begin again in its place, again and again.
+TEST_F(CoreQuotasTest, AJobThatItsTeamsQuotaHoldsBackPreemptsNobody) {
+  Start({Workers("ads", 4)});
+  JoinAll(1, 4);
+  const std::string other = Submit(Of("", "other", 400), 2, 1);
+  const auto urgent = [](const std::string& name) {
+    v1::JobSpec spec = Of("ads", name, 400);
+    spec.set_priority(5);
+    return spec;
+  };
+  const std::string running = Submit(urgent("running"), 2, 1);
+  RunUntilStep(other, 20);
+  const std::string above = Submit(urgent("above"), 4, 1);
+  const std::string behind = Submit(urgent("behind"), 2, 1);
+  for (int i = 0; i < 100; ++i) {
+    Round();
+    Advance(absl::Seconds(1));
+  }
+  EXPECT_EQ(Job(above).reason(), "AboveQuota");
+  EXPECT_EQ(StateOf(behind), "CREATED");
+  EXPECT_EQ(StateOf(other), "RUNNING");
+  EXPECT_THAT(Events(other), Not(Contains(HasSubstr("pre-empted"))));
+  // Once the quota allows them, they do.
+  ASSERT_TRUE(core_->Cancel(above, now_).ok());
+  RunUntil(other, v1::SUSPENDED);
+  EXPECT_EQ(StateOf(behind), "RUNNING");
 }
 
 TEST_F(CoreQuotasTest, ATeamAboveItsRowsHasItsYoungestJobSuspendedWithoutLoss) {

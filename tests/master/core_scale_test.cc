@@ -403,6 +403,12 @@ TEST_F(CoreScaleTest, JobsThatCannotBeMovedSayWhy) {
 
 TEST_F(CoreScaleTest, AJobInTheQueueStartsWithTheNumberAskedForLast) {
   JoinAll(2, 0);
+  v1::ScaleRequest balance;
+  balance.set_job_id(Submit(Quiet(), 1, 0));
+  balance.set_balance(true);
+  EXPECT_THAT(std::string(core_->Scale(balance, now_).status().message()),
+              HasSubstr("has no ps yet"));
+  ASSERT_TRUE(core_->Cancel(balance.job_id(), now_).ok());
   const std::string id = Submit(Quiet(), 1, 1);
   ASSERT_EQ(Scale(id, 2).value().ps(), 2u);
   Join(v1::WORKER, "worker-0");

@@ -210,6 +210,36 @@ TEST_F(CoreWorkersTest, JobsThatCannotHaveThemSayWhy) {
   EXPECT_TRUE(absl::IsFailedPrecondition(Scale(id, 2).status()));
 }
 
+TEST_F(CoreWorkersTest, FewerThanFillABatchAreRefused) {
+  v1::JobSpec spec = Quiet();
+  spec.mutable_data()->set_shuffle_window_records(30);
+  JoinAll(1, 4);
+  const std::string id = Submit(spec, 4, 1);
+  RunUntilStep(id, 20);
+  const absl::Status refused = Scale(id, 3).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("job demo-1: data.shuffle_window_records: found 30 of each of 3 workers"));
+  EXPECT_FALSE(Job(id).has_worker_scaling());
+  RunUntil(id, v1::SUCCEEDED);
+  // Nor does a job begin with as few as there are.
+  Kill("worker-0");
+  const std::string few = Submit(spec, 0, 0);
+  RunUntil(few, v1::FAILED);
+  EXPECT_EQ(Job(few).reason(), "InvalidJob");
+  EXPECT_THAT(Job(few).message(), HasSubstr("found 30 of each of 3 workers, fewer in all"));
+}
+
+TEST_F(CoreWorkersTest, AsManyAsThereAreAreNoMoreThanABatchHasSamples) {
+  v1::JobSpec spec = Quiet();
+  spec.mutable_train()->set_batch_size(2);
+  spec.mutable_train()->set_epochs(1);
+  JoinAll(1, 4);
+  const std::string id = Submit(spec, 0, 0);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(opens_.back().calls[0].second.workers(), 2u);
+}
+
 TEST_F(CoreWorkersTest, AJobInTheQueueStartsWithTheNumberAskedForLast) {
   JoinAll(1, 2);
   const std::string first = Submit(Quiet(), 2, 1);
