@@ -7,7 +7,6 @@
 #include "common/mutex_checks.h"
 #include "common/process/stop_signal.h"
 #include "common/rpc/channels.h"
-#include "common/status_macros.h"
 #include "local/check.h"
 #include "local/commands/local_commands.h"
 
@@ -21,11 +20,7 @@ int main(int argc, char** argv) {
   tessera::client::CommandContext context;
   context.channels = channels.get();
   context.interrupt = &interrupt;
-  context.check_job =
-      [](const tessera::LoadedJob& job) -> absl::StatusOr<std::vector<std::string>> {
-    TESSERA_ASSIGN_OR_RETURN(tessera::local::CheckReport report, tessera::local::CheckJob(job, {}));
-    return std::move(report.warnings);
-  };
+  context.check_model = tessera::local::CheckModel;
   const auto app = tessera::client::NewTesseraApp(
       context,
       {tessera::local::AddLocal, tessera::local::AddCheck, tessera::local::AddPredict,

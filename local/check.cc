@@ -249,6 +249,29 @@ std::vector<std::string> WarningsOfColumns(const v1::JobSpec& spec, const worker
   return warnings;
 }
 
+// The model of a valid job; one in a file lies below `data_root`.
+absl::StatusOr<std::unique_ptr<worker::Model>> ModelOf(
+    const LoadedJob& job, const std::optional<std::string>& data_root) {
+  const v1::JobSpec& spec = job.spec;
+  if (!spec.model().onnx_file().empty() && !data_root.has_value()) {
+    return job.sources.Locate(absl::InvalidArgumentError(
+        "model.onnx_file: lies in the folder of the data; name that with --data"));
+  }
+  const absl::StatusOr<std::string> onnx_file =
+      worker::ReadOnnxFile(spec, PosixFileSystem(), data_root.value_or(""));
+  TESSERA_RETURN_IF_ERROR(job.sources.Locate(onnx_file.status()));
+  absl::StatusOr<std::unique_ptr<worker::Model>> model =
+      worker::Model::New(spec, static_cast<uint32_t>(DenseWidth(spec.data())), *onnx_file);
+  TESSERA_RETURN_IF_ERROR(job.sources.Locate(model.status()));
+  return model;
+}
+
+std::vector<std::string> WarningsOfModel(const v1::JobSpec& spec, const worker::Model& model) {
+  std::vector<std::string> warnings = WarningsOfColumns(spec, model);
+  for (std::string& warning : WarningsOfTargets(spec)) warnings.push_back(std::move(warning));
+  return warnings;
+}
+
 // One for each file that is trained, the first split, and measured, another.
 std::vector<std::string> WarningsOfSplits(const std::vector<CheckReport::Split>& splits) {
   std::vector<std::string> warnings;
@@ -268,26 +291,15 @@ std::vector<std::string> WarningsOfSplits(const std::vector<CheckReport::Split>&
 absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& options) {
   const v1::JobSpec& spec = job.spec;
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(CheckRequest(spec, options)));
-  if (!spec.model().onnx_file().empty() && !options.data_root.has_value()) {
-    return job.sources.Locate(absl::InvalidArgumentError(
-        "model.onnx_file: lies in the folder of the data; name that with --data"));
-  }
-  const absl::StatusOr<std::string> onnx_file =
-      worker::ReadOnnxFile(spec, PosixFileSystem(), options.data_root.value_or(""));
-  TESSERA_RETURN_IF_ERROR(job.sources.Locate(onnx_file.status()));
-  absl::StatusOr<std::unique_ptr<worker::Model>> model =
-      worker::Model::New(spec, static_cast<uint32_t>(DenseWidth(spec.data())), *onnx_file);
-  TESSERA_RETURN_IF_ERROR(job.sources.Locate(model.status()));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Model> model,
+                           ModelOf(job, options.data_root));
   CheckReport report;
-  report.model = (*model)->Summary();
-  report.layers = (*model)->graph().Layers();
-  report.options.assign((*model)->options().begin(), (*model)->options().end());
-  report.warnings = WarningsOfColumns(spec, **model);
-  for (std::string& warning : WarningsOfTargets(spec)) {
-    report.warnings.push_back(std::move(warning));
-  }
+  report.model = model->Summary();
+  report.layers = model->graph().Layers();
+  report.options.assign(model->options().begin(), model->options().end());
+  report.warnings = WarningsOfModel(spec, *model);
   if (!options.data_root.has_value() || !options.read_data) {
-    report.memory = Estimate(spec, **model, options, DataSeen());
+    report.memory = Estimate(spec, *model, options, DataSeen());
     return report;
   }
   std::error_code error;
@@ -298,7 +310,7 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
   worker::DataSource::Options source_options;
   source_options.data_root = *options.data_root;
   source_options.scratch_folder = std::filesystem::temp_directory_path(error);
-  source_options.labels = worker::LabelFormsOf(spec, **model);
+  source_options.labels = worker::LabelFormsOf(spec, *model);
   auto source = worker::DataSource::Open(spec.data(), source_options, PosixFileSystem());
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(source.status()));
   Seen seen{DataSeen(), ColumnsSeen(spec)};
@@ -326,7 +338,7 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
   for (std::string& warning : seen.columns.Warnings()) {
     report.warnings.push_back(std::move(warning));
   }
-  report.memory = Estimate(spec, **model, options, seen.data);
+  report.memory = Estimate(spec, *model, options, seen.data);
   // Only a warning: the sizes take ids as distinct, and an id that a batch has twice counts once.
   if (const absl::Status push =
           ValidatePush(spec, options.workers, options.ps, seen.data.IdsOfARecord());
@@ -334,6 +346,11 @@ absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& o
     report.warnings.push_back(absl::StrCat(push.message(), ", if no id comes twice in them"));
   }
   return report;
+}
+
+absl::StatusOr<std::vector<std::string>> CheckModel(const LoadedJob& job) {
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<worker::Model> model, ModelOf(job, std::nullopt));
+  return WarningsOfModel(job.spec, *model);
 }
 
 }  // namespace tessera::local

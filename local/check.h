@@ -61,4 +61,8 @@ struct CheckReport {
 // memory that it will need. An error of a field names file and line.
 absl::StatusOr<CheckReport> CheckJob(const LoadedJob& job, const CheckOptions& options);
 
+// Checks the graph of a job that ValidateSubmit accepts, whatever its task and however many run it.
+// Returns the warnings that need no data. Not for models in files.
+absl::StatusOr<std::vector<std::string>> CheckModel(const LoadedJob& job);
+
 }  // namespace tessera::local

@@ -60,9 +60,9 @@ struct CommandContext {
   // exit_code is.
   bool out_failed = false;
 
-  // Checks a job before it runs, its network included, and returns warnings (local/check.h); null:
+  // Checks the network of a job whose fields are good, and returns warnings (local/check.h); null:
   // only its fields are checked.
-  std::function<absl::StatusOr<std::vector<std::string>>(const LoadedJob&)> check_job = nullptr;
+  std::function<absl::StatusOr<std::vector<std::string>>(const LoadedJob&)> check_model = nullptr;
 
   SecurityFlags security_flags;
   std::unique_ptr<Security> security;

@@ -34,8 +34,8 @@ absl::StatusOr<v1::SubmitRequest> Request(const Submit& submit, const CommandCon
   const absl::Status valid = job->sources.Locate(ValidateSubmit(request));
   if (!valid.ok()) return valid;
   // A network in a file is read by the workers.
-  if (context.check_job != nullptr && job->spec.model().onnx_file().empty()) {
-    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> warnings, context.check_job(*job));
+  if (context.check_model != nullptr && job->spec.model().onnx_file().empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> warnings, context.check_model(*job));
     for (const std::string& warning : warnings) {
       std::fprintf(context.err, "warning: %s\n", warning.c_str());
     }

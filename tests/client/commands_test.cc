@@ -53,15 +53,17 @@ TEST_F(CommandsTest, SubmitRefusesABadJobBeforeTheMasterSeesIt) {
   EXPECT_EQ(Run({"submit", job_, "--master", "master:1"}), 2);
   EXPECT_THAT(err_, HasSubstr("job.yaml:1:1: nome: unknown field; did you mean 'name'?"));
   std::ofstream(job_) << kJob;
-  check_job_ = [](const LoadedJob&) { return absl::InvalidArgumentError("model: no such thing"); };
+  check_model_ = [](const LoadedJob&) {
+    return absl::InvalidArgumentError("model: no such thing");
+  };
   EXPECT_EQ(Run({"submit", job_, "--master", "master:1"}), 2);
   EXPECT_THAT(err_, HasSubstr("model: no such thing"));
-  check_job_ = nullptr;
+  check_model_ = nullptr;
   EXPECT_TRUE(master_.service.submitted().empty());
 }
 
 TEST_F(CommandsTest, SubmitSaysTheWarningsOfTheCheck) {
-  check_job_ = [](const LoadedJob&) {
+  check_model_ = [](const LoadedJob&) {
     return std::vector<std::string>{"column price is read by nothing", "and another"};
   };
   EXPECT_EQ(Run({"submit", job_, "--master", "master:1", "--output", "json"}), 0) << err_;

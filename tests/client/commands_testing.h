@@ -54,7 +54,7 @@ train: {batch_size: 256, epochs: 2}
     context.interrupt = &interrupt;
     context.out = out_file != nullptr ? std::fopen(out_file, "w") : open_memstream(&out, &out_size);
     context.err = open_memstream(&err, &err_size);
-    context.check_job = check_job_;
+    context.check_model = check_model_;
     const auto app = NewTesseraApp(context, {add_});
     const int code = RunTessera(*app, context, arguments);
     std::fclose(context.out);
@@ -75,7 +75,7 @@ train: {batch_size: 256, epochs: 2}
 
   FakeMaster master_;
   std::filesystem::path folder_, job_;
-  std::function<absl::StatusOr<std::vector<std::string>>(const LoadedJob&)> check_job_;
+  std::function<absl::StatusOr<std::vector<std::string>>(const LoadedJob&)> check_model_;
   std::function<void(CLI::App&, CommandContext&)> add_ = [](CLI::App&, CommandContext&) {};
   std::string out_, err_;
 };

@@ -235,6 +235,16 @@ TEST(CheckJob, SaysWhetherSoManyWorkersMayTrainIt) {
               testing::StartsWith("job.yaml: ps: found 2000, expected at most "));
 }
 
+TEST(CheckModel, ChecksNothingOfHowManyTrainIt) {
+  const LoadedJob large = Job("batch_size: 64", "batch_size: 16777216");
+  EXPECT_FALSE(CheckJob(large, {}).ok());
+  const auto warnings = CheckModel(large);
+  ASSERT_TRUE(warnings.ok()) << warnings.status();
+  EXPECT_THAT(*warnings, testing::IsEmpty());
+  EXPECT_THAT(std::string(CheckModel(Job("{hidden: [16]}", "{hiden: [16]}")).status().message()),
+              testing::StartsWith("job.yaml:22: model.options.hiden: "));
+}
+
 TEST(CheckJob, WarnsOfGroupsThatDoNotStandTogether) {
   Folder folder;
   CheckOptions options;

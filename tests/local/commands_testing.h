@@ -9,6 +9,7 @@
 #include "client/commands/tessera_app.h"
 #include "common/rpc/channels.h"
 #include "gtest/gtest.h"
+#include "local/check.h"
 #include "local/commands/local_commands.h"
 #include "tests/paths.h"
 
@@ -41,6 +42,7 @@ class LocalCommandsTest : public testing::Test {
     context.interrupt = &interrupt;
     context.out = open_memstream(&out, &out_size);
     context.err = open_memstream(&err, &err_size);
+    context.check_model = CheckModel;
     const auto app = client::NewTesseraApp(
         context, {AddLocal, AddCheck, AddPredict, AddEvaluate, AddExport, AddDevices});
     const int code = client::RunTessera(*app, context, arguments);

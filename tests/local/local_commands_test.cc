@@ -646,6 +646,30 @@ TEST_F(LocalCommandsTest, CheckPrintsTheGraphAndTheMemory) {
   EXPECT_THAT(err_, HasSubstr("workers: 4 workers cannot share a batch of 2 samples"));
 }
 
+TEST_F(LocalCommandsTest, SubmitChecksAJobForThoseWhoAreToRunIt) {
+  // Whatever is accepted here finds no master.
+  const auto submit = [this](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"submit",   job_(),
+                                          "--master", "127.0.0.1:1",
+                                          "--wait",   "0",
+                                          "--set",    "train.batch_size=40000",
+                                          "--set",    "data.shuffle_window_records=20000"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Run(arguments);
+  };
+  EXPECT_EQ(submit({"--workers", "1"}), 2);
+  EXPECT_THAT(err_, HasSubstr("found 20000 of each of 1 workers, fewer in all than"));
+  for (const std::vector<std::string>& accepted : std::vector<std::vector<std::string>>{
+           {},
+           {"--workers", "4"},
+           {"--workers", "1", "--evaluate", "--set", "start.checkpoint=clicks-1/step-1"}}) {
+    EXPECT_EQ(submit(accepted), 128) << err_;
+    EXPECT_THAT(err_, HasSubstr("no answer from the master"));
+  }
+  EXPECT_EQ(submit({"--workers", "4", "--set", "model.options.hiden=[8]"}), 2);
+  EXPECT_THAT(err_, HasSubstr("model.options.hiden: "));
+}
+
 TEST_F(LocalCommandsTest, TwoRunsDoNotShareAFolder) {
   const auto lock = FolderLock::Take(folder_ / "run");
   ASSERT_TRUE(lock.ok());
