@@ -37,7 +37,7 @@ class JobClient {
   explicit JobClient(Options options);
 
   // Returns the job's id. Never sends the job twice. UNKNOWN: the master was lost after the job was
-  // sent; not to be tried again.
+  // sent, or cannot write it now; not to be tried again before List shows whether it has the job.
   absl::StatusOr<std::string> Submit(const v1::SubmitRequest& request);
   absl::StatusOr<v1::JobStatus> Get(const std::string& job_id);
   // All jobs, newest first.

@@ -53,8 +53,10 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext*, const v1::SubmitReques
       [&](MasterCore& core, const MasterCore::Now& now) { return core.Submit(*request, now); });
   if (!id.ok()) return ToGrpc(id.status());
   if (absl::Status status = host_->Flush(); !status.ok()) {
-    return ToGrpc(absl::Status(
-        status.code(), absl::StrCat("job ", *id, " is not durable yet: ", status.message())));
+    // Not the log's code: who repeats the call would have the job twice.
+    return ToGrpc(absl::UnknownError(
+        absl::StrCat("job ", *id, " is taken, but not durable yet: ", status.message(),
+                     "; it begins once it is, and `tessera list` says whether the master has it")));
   }
   response->set_job_id(*std::move(id));
   return grpc::Status::OK;

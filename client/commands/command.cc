@@ -26,6 +26,8 @@ ExitCode ExitCodeOf(const absl::Status& status) {
       return kExitUsage;
     case absl::StatusCode::kNotFound:
       return kExitNotFound;
+    case absl::StatusCode::kUnknown:
+      return kExitOpen;
     case absl::StatusCode::kCancelled:
       return kExitInterrupted;
     default:

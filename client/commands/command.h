@@ -29,6 +29,7 @@ enum ExitCode {
   kExitUsage = 2,     // bad usage or a bad job
   kExitNotFound = 3,  // no such job, file or checkpoint
   kExitDiffers = 4,   // the compared checkpoints differ
+  kExitOpen = 5,      // the job was sent, and it is not known whether the master has it
   kExitRetry = 128,   // the same command may succeed later
   kExitInterrupted = 130,
 };

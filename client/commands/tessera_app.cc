@@ -24,6 +24,7 @@ Exit codes:
   2    bad usage, or a bad job file: the message says which line
   3    no such job, file or checkpoint
   4    what was compared is not equal
+  5    a job was sent, and it is not known whether the master has it: look with `tessera list` before sending it again
   128  the same command may succeed later: the master cannot be reached, a disk or what stdout is written to is full
   130  interrupted by Ctrl-C or SIGTERM)";
 

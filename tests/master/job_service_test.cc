@@ -1,12 +1,15 @@
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "master/services.h"
+#include "tests/common/job_validate_testing.h"
 
 namespace tessera::master {
 namespace {
@@ -35,6 +38,39 @@ TEST(JobService, AJobThatIsRefusedByFieldHoldsUpNobodyElse) {
   const grpc::Status status = refused.get();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), StartsWith("name: 'no name' is no name"));
+}
+
+// A disk without room.
+class FullLog final : public StateLog {
+ public:
+  absl::Status Apply(const std::vector<Write>&) override {
+    return absl::ResourceExhaustedError("no room");
+  }
+  absl::StatusOr<std::string> Get(const std::string&) override { return absl::NotFoundError(""); }
+  absl::StatusOr<std::map<std::string, std::string>> Scan(const std::string&) override {
+    return std::map<std::string, std::string>();
+  }
+};
+
+TEST(JobService, AJobThatIsTakenButNotWrittenIsNotToBeSentAgain) {
+  FullLog log;
+  const Clock& clock = SystemClock();
+  auto core = MasterCore::New({}, {}, {clock.Monotonic(), clock.Wall()});
+  ASSERT_TRUE(core.ok()) << core.status();
+  CoreHost host(*std::move(core), &log, &clock);
+  JobServiceImpl service(&host);
+  v1::SubmitRequest request;
+  *request.mutable_spec() = GoodSpec();
+  v1::SubmitResponse response;
+  const grpc::Status status = service.Submit(nullptr, &request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNKNOWN);
+  EXPECT_EQ(status.error_message(),
+            "job clicks-1-1 is taken, but not durable yet: no room; it begins once it is, and "
+            "`tessera list` says whether the master has it");
+  v1::ListResponse jobs;
+  ASSERT_TRUE(service.List(nullptr, nullptr, &jobs).ok());
+  ASSERT_EQ(jobs.jobs_size(), 1);
+  EXPECT_EQ(jobs.jobs(0).job_id(), "clicks-1-1");
 }
 
 }  // namespace
