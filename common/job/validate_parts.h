@@ -21,8 +21,8 @@ absl::Status Wrong(absl::string_view path, const Text&... text) {
 // The bound of numbers that others are computed from, with or without their sign.
 constexpr float kMostSize = 1e6;
 
-// Every number is finite, every field and every enum has a name, and no list, text or nesting is
-// excessive.
+// Every number is finite, every text is UTF-8, every field and every enum has a name, and no list,
+// text or nesting is excessive.
 absl::Status Values(const google::protobuf::Message& message, const std::string& path);
 // Whether `name` has 1 .. 63 characters, each a letter, a digit, '_' or '-'.
 bool IsName(absl::string_view name);

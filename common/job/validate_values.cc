@@ -4,6 +4,7 @@
 #include "absl/strings/str_split.h"
 #include "common/job/validate_parts.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/unknown_field_set.h"
@@ -27,9 +28,11 @@ absl::Status Text(const std::string& text, const std::string& path) {
   if (text.size() > kMaxTextBytes) {
     return Wrong(path, "found a text of ", text.size(), " bytes; expected at most ", kMaxTextBytes);
   }
-  const size_t zero = text.find('\0');
-  if (zero == std::string::npos) return absl::OkStatus();
-  return Wrong(path, "found a zero byte at byte ", zero, "; expected none");
+  if (const size_t zero = text.find('\0'); zero != std::string::npos) {
+    return Wrong(path, "found a zero byte at byte ", zero, "; expected none");
+  }
+  if (IsUtf8(text)) return absl::OkStatus();
+  return Wrong(path, "found a text that is not UTF-8; expected UTF-8, as which a file is saved");
 }
 
 absl::Status Option(const google::protobuf::Value& value, const std::string& path, int depth) {

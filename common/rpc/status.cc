@@ -42,8 +42,12 @@ absl::string_view HintOf(const grpc::Status& status) {
 }  // namespace
 
 absl::Status FromGrpc(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      absl::StrCat(status.error_message(), HintOf(status)));
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  // As of a request that gRPC cannot write, such as one whose texts are not UTF-8.
+  if (status.error_message().empty()) {
+    return absl::Status(code, absl::StrCat(absl::StatusCodeToString(code), " without a message"));
+  }
+  return absl::Status(code, absl::StrCat(status.error_message(), HintOf(status)));
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {

@@ -6,8 +6,8 @@
 namespace tessera {
 
 // Translate between gRPC's status and ours, which have the same codes; no other code does. FromGrpc
-// adds a hint to some messages of refused connections; ToGrpc cuts a message that is too long for
-// gRPC.
+// adds a hint to some messages of refused connections, and names the code of an error without a
+// message; ToGrpc cuts a message that is too long for gRPC.
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);
 

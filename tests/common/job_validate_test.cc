@@ -490,6 +490,24 @@ TEST(ValidateJobSpec, NamesTheWrongIndexRangeOfALibsvmColumn) {
       });
 }
 
+// No message could hold it on its way to the master.
+TEST(ValidateJobSpec, RefusesATextThatIsNotUtf8) {
+  const std::string latin1 = "caf\xe9";
+  ExpectRefused(
+      GoodSpec(),
+      {
+          {[&](auto& s) { s.mutable_data()->mutable_columns(3)->set_name(latin1); },
+           "data.columns[3].name", "found a text that is not UTF-8; expected UTF-8"},
+          {[&](auto& s) { s.mutable_data()->mutable_test()->add_files(latin1 + ".csv"); },
+           "data.test.files[0]", "UTF-8"},
+          {[&](auto& s) { (*s.mutable_model()->mutable_options()->mutable_fields())[latin1]; },
+           "model.options", "UTF-8"},
+      });
+  v1::JobSpec spec = GoodSpec();
+  spec.mutable_data()->mutable_columns(3)->set_name("caf\u00e9");
+  EXPECT_EQ(ValidateJobSpec(spec), absl::OkStatus());
+}
+
 TEST(ValidateJobSpec, RefusesOptionsThatAreNotFinite) {
   v1::JobSpec spec = GoodSpec();
   (*spec.mutable_model()->mutable_options()->mutable_fields())["dropout"].set_number_value(

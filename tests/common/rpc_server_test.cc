@@ -385,5 +385,11 @@ TEST(RpcStatus, ALongMessageIsCutWhereItsCharactersEnd) {
   EXPECT_THAT(text, testing::EndsWith("\u00e9 ... (cut, of 6001 bytes)"));
 }
 
+TEST(RpcStatus, AnErrorWithoutAMessageIsNamedByItsCode) {
+  EXPECT_EQ(FromGrpc(grpc::Status(grpc::StatusCode::INTERNAL, "")),
+            absl::InternalError("INTERNAL without a message"));
+  EXPECT_EQ(FromGrpc(grpc::Status::OK), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace tessera
