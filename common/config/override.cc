@@ -152,21 +152,28 @@ class Override {
 // The value of `path`, as YAML.
 absl::StatusOr<YAML::Node> ParseValue(absl::string_view path, absl::string_view value) {
   value = absl::StripAsciiWhitespace(value);
-  constexpr absl::string_view kMarks = "*&!%@`";
-  // YAML reads a lone anchor or tag as no value.
+  constexpr absl::string_view kMarks = "*&!%@`#";
+  // YAML reads a lone anchor, tag or comment as no value.
   if (!value.empty() && absl::StrContains(kMarks, value[0])) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a value that begins with one of * & ! % @ ` must be quoted: '", path, "=\"",
+        absl::StrCat("a value that begins with one of * & ! % @ ` # must be quoted: '", path, "=\"",
                      value, "\"'"));
   }
   try {
-    return YAML::Load(std::string(value));
+    YAML::Node node = YAML::Load(std::string(value));
+    constexpr absl::string_view kQuoted = "!";  // yaml-cpp's tag
+    if (node.IsScalar() && node.Tag() != kQuoted && node.Scalar() != value) {
+      return absl::InvalidArgumentError(absl::StrCat("YAML reads only '", node.Scalar(),
+                                                     "' of the value; quote it: '", path, "=\"",
+                                                     value, "\"'"));
+    }
+    return node;
   } catch (const YAML::Exception& e) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the value is not YAML: ", e.msg,
         value.find_first_of(kMarks) == absl::string_view::npos
             ? ""
-            : "; what begins with one of * & ! % @ ` must be quoted, such as \"*.csv\""));
+            : "; what begins with one of * & ! % @ ` # must be quoted, such as \"*.csv\""));
   }
 }
 

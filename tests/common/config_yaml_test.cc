@@ -315,6 +315,18 @@ TEST(ApplyOverride, ReachesEveryKindOfField) {
   EXPECT_FALSE(spec.data().columns(1).has_default_value());
 }
 
+TEST(ApplyOverride, TakesAHashWhereItBeginsNoComment) {
+  LoadedJob job = Good();
+  for (const char* assignment : {"data.columns.user.separator='#'", "data.train.files=day#1.csv",
+                                 "data.test.files=[\"day #1.csv\", b.csv] # two"}) {
+    ASSERT_EQ(ApplyOverride(assignment, job), absl::OkStatus()) << assignment;
+  }
+  const v1::DataSpec& data = job.spec.data();
+  EXPECT_EQ(data.columns(2).separator(), "#");
+  EXPECT_THAT(data.train().files(), testing::ElementsAre("day#1.csv"));
+  EXPECT_THAT(data.test().files(), testing::ElementsAre("day #1.csv", "b.csv"));
+}
+
 TEST(ApplyOverride, SaysWhatIsWrongAndLeavesTheJobAlone) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"train.epoch=3", "train.epoch: unknown field; did you mean 'epochs'?"},
@@ -333,8 +345,10 @@ TEST(ApplyOverride, SaysWhatIsWrongAndLeavesTheJobAlone) {
       {"data.train.files=[x", "the value is not YAML"},
       {"data.test.files=*.csv", "quoted: 'data.test.files=\"*.csv\"'"},
       {"data.test.files=[a.csv, *.csv]", "such as \"*.csv\""},
-      {"name=&x", "begins with one of * & ! % @ `"},  // an anchor of nothing
-      {"name=!x", "quoted: 'name=\"!x\"'"},           // a tag of nothing
+      {"name=&x", "begins with one of * & ! % @ ` #"},  // an anchor of nothing
+      {"name=!x", "quoted: 'name=\"!x\"'"},             // a tag of nothing
+      {"data.columns.user.separator=#", "quoted: 'data.columns.user.separator=\"#\"'"},
+      {"data.train.files=day #1.csv", "YAML reads only 'day' of the value; quote it: 'data.train"},
       {"name= %x", "quoted: 'name=\"%x\"'"},
       {"name=@x", "quoted: 'name=\"@x\"'"},
       {"name=`x", "quoted: 'name=\"`x\"'"},
