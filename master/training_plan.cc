@@ -1,14 +1,34 @@
 #include "master/training_plan.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "common/status_macros.h"
 #include "master/plan_parts.h"
 
 namespace tessera::master {
 namespace {
+
+// All shards of an epoch are in memory here at once, each with about 160 bytes.
+constexpr uint64_t kMostShards = uint64_t{1} << 23;
+
+absl::Status CheckShards(const std::vector<v1::FileRecords>& files, uint64_t records,
+                         uint64_t shard_records) {
+  uint64_t shards = 0;
+  for (const v1::FileRecords& file : files) {
+    shards += (file.records() + shard_records - 1) / shard_records;
+  }
+  if (shards <= kMostShards) return absl::OkStatus();
+  // Each file's last shard may be short.
+  const uint64_t whole = kMostShards - std::min<uint64_t>(files.size(), kMostShards - 1);
+  return absl::InvalidArgumentError(
+      absl::StrCat("data.shard_records: ", records, " records in shards of ", shard_records,
+                   " are ", shards, " shards; expected at most ", kMostShards, "; use shards of ",
+                   (records + whole - 1) / whole, " records or more"));
+}
 
 uint64_t NextMultiple(uint64_t step, uint64_t every) {
   return every == 0 ? std::numeric_limits<uint64_t>::max() : (step / every + 1) * every;
@@ -113,6 +133,7 @@ absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions&
   WindowShapes shapes;
   shapes.first_epoch = start.epoch();
   shapes.first = shapes.later = shape(options.workers);
+  TESSERA_RETURN_IF_ERROR(CheckShards(files, records, shapes.later.shard_records));
   shapes.first_workers = shapes.later_workers = options.workers;
   v1::Position at = start;
   if (start.next_window() > 0 || start.open_size() > 0 || start.epoch_begin() > 0) {

@@ -307,6 +307,17 @@ TEST(TrainingPlan, RefusesWhatCannotBeTrained) {
               HasSubstr("same number of workers"));
 }
 
+TEST(TrainingPlan, RefusesMoreShardsThanMemoryIsToHold) {
+  PlanOptions options = Options(false, 2);
+  options.shard_records = 4;
+  const uint64_t most = uint64_t{1} << 23;
+  const std::vector<v1::FileRecords> files = {File("a", 4 * most), File("b", 1)};
+  EXPECT_EQ(NewTrainingPlan(options, files, {}).status(),
+            absl::InvalidArgumentError("data.shard_records: 33554433 records in shards of 4 are "
+                                       "8388609 shards; expected at most 8388608; use shards of 5 "
+                                       "records or more"));
+}
+
 TEST(TrainingPlan, KnowsTheTotalNumberOfSteps) {
   for (const bool sync : {true, false}) {
     PlanOptions options = Options(sync, 2);
