@@ -3,8 +3,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "common/job/defaults.h"
 #include "common/job/device.h"
@@ -28,15 +26,6 @@ std::vector<std::string> KnownMetrics(absl::Span<const JobTask> tasks) {
     if (of_all) known.push_back(metric.name);
   }
   return known;
-}
-
-// The names, as in the documentation, of the metrics that compare samples of a group.
-std::string MetricsOfGroups() {
-  std::vector<std::string> names;
-  for (const math::MetricInfo& metric : math::AllMetrics()) {
-    if (metric.groups) names.push_back(absl::StrReplaceAll(metric.name, {{"@10", "@k"}}));
-  }
-  return absl::StrJoin(names, ", ");
 }
 
 absl::Status Device(const std::string& device) {
@@ -136,13 +125,8 @@ absl::Status Train(const v1::TrainSpec& train) {
 
 // `metric`: a metric that needs groups, or empty.
 absl::Status GroupBy(const v1::JobSpec& spec, const std::string& metric) {
-  const std::string path = "evaluation.group_by";
   if (metric.empty() && spec.evaluation().group_by().empty()) return absl::OkStatus();
-  if (metric.empty()) {
-    return Wrong(path, "belongs to the metrics ", MetricsOfGroups(),
-                 ", which evaluation.metrics leaves out");
-  }
-  return SparseColumn(spec, EvaluationGroups(spec), metric, path);
+  return SparseColumn(spec, EvaluationGroups(spec), metric, "evaluation.group_by");
 }
 
 // Checks "auc", or "auc/TASK" if there are tasks.

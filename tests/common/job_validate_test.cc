@@ -163,8 +163,9 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
              s.mutable_evaluation()->set_group_by("usr");
            },
            "evaluation.group_by", "did you mean \"user\"?"},
-          {[](auto& s) { s.mutable_evaluation()->set_group_by("user"); }, "evaluation.group_by",
-           "leaves out"},
+          // Though no metric reads it.
+          {[](auto& s) { s.mutable_evaluation()->set_group_by("usr"); }, "evaluation.group_by",
+           "did you mean \"user\"?"},
           {[](auto& s) {
              s.mutable_model()->set_loss(v1::BAYESIAN_PERSONALIZED_RANKING);
              s.mutable_model()->set_group_by("user");

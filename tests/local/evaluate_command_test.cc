@@ -111,6 +111,14 @@ TEST_F(EvaluateCommandTest, MeasuresTheFilesAndMetricsThatAreNamedInATable) {
   EXPECT_EQ(LastObject()["metrics"]["validation"]["auc"], trained_["metrics"]["validation"]["auc"]);
 }
 
+TEST_F(EvaluateCommandTest, MetricsWithoutGroupsAreOfJobsWhoseOthersHaveThem) {
+  Train();
+  ASSERT_EQ(Evaluate({"--json", "--metrics", "auc", "--set", "evaluation.group_by=c0"}), 0) << err_;
+  const nlohmann::json found = LastObject()["metrics"]["test"];
+  EXPECT_EQ(found.size(), 1u);
+  EXPECT_EQ(found["auc"], trained_["metrics"]["test"]["auc"]);
+}
+
 TEST_F(EvaluateCommandTest, WhatIsNotDefinedIsNotANumber) {
   Train();
   std::string ones, line;
