@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "client/commands/checkpoint_commands.h"
 #include "client/commands/commands.h"
@@ -26,8 +28,8 @@ void Digest(const Folder& folder, CommandContext& context) {
 }
 
 struct Listed {
-  std::string name;  // below the folder asked for
-  uint64_t step = 0;
+  std::string name;              // below the folder asked for
+  std::optional<uint64_t> step;  // none: of a folder that cannot be listed
   absl::StatusOr<v1::CheckpointManifest> manifest;
 };
 
@@ -50,8 +52,9 @@ absl::StatusOr<std::vector<Listed>> ListFolder(const std::string& folder) {
   TESSERA_RETURN_IF_ERROR(ListJob(folder, "", list));
   if (!list.empty()) return list;
   for (const std::string& name : names) {
-    TESSERA_RETURN_IF_ERROR(
-        ListJob(absl::StrCat(folder, "/", name), absl::StrCat(name, "/"), list));
+    const absl::Status listed =
+        ListJob(absl::StrCat(folder, "/", name), absl::StrCat(name, "/"), list);
+    if (!listed.ok()) list.push_back({name, std::nullopt, listed});
   }
   return list;
 }
@@ -68,8 +71,12 @@ void List(const Folder& folder, CommandContext& context) {
   json list = json::array();
   std::string text;
   for (const Listed& listed : *checkpoints) {
-    json object = {{"name", listed.name}, {"step", listed.step}};
-    absl::StrAppend(&text, listed.name, "  step ", listed.step);
+    json object = {{"name", listed.name}};
+    text += listed.name;
+    if (listed.step.has_value()) {
+      object["step"] = *listed.step;
+      absl::StrAppend(&text, "  step ", *listed.step);
+    }
     if (listed.manifest.ok()) {
       object["bytes"] = Bytes(*listed.manifest);
       object["unix_ms"] = listed.manifest->unix_ms();
@@ -137,14 +144,15 @@ servers wrote it: two runs of one sync job are compared so.
 Example:
   tessera checkpoint digest checkpoints/clicks-1/step-000000000500)",
       Digest);
-  AddFolderCommand(*parent, context, "list",
-                   "List the checkpoints of a job, or of all, newest first",
-                   R"(Reads manifests only; `verify` reads all.
+  AddFolderCommand(
+      *parent, context, "list",
+      "List the checkpoints of a job, newest first, or of all jobs by name",
+      R"(Reads manifests only; `verify` reads all. A manifest or a job's folder that cannot be read has a line that says why.
 
 Examples:
   tessera checkpoint list checkpoints/clicks-1
   tessera checkpoint list checkpoints --output json)",
-                   List);
+      List);
   AddFolderCommand(*parent, context, "verify",
                    "Read every file and row, and compare checksums and counts",
                    R"(Exit code 1 and the name of the file where one is damaged or missing.

@@ -147,6 +147,17 @@ TEST_F(CommandsTest, CheckpointListAndPruneKnowTheFoldersOfJobs) {
   EXPECT_EQ(list[0]["name"], "job-1/step-000000000020");
   EXPECT_EQ(list[2]["name"], "job-2/step-000000000005");
   EXPECT_GT(list[0]["bytes"], 0);
+  // A folder that cannot be listed hides no other.
+  std::filesystem::create_symlink("broken", root + "/broken");
+  EXPECT_EQ(Run({"checkpoint", "list", root, "--output", "json"}), 0) << err_;
+  const nlohmann::json with_broken = nlohmann::json::parse(out_)["checkpoints"];
+  ASSERT_EQ(with_broken.size(), 4u);
+  EXPECT_EQ(with_broken[0]["name"], "broken");
+  EXPECT_TRUE(with_broken[0].contains("error"));
+  EXPECT_FALSE(with_broken[0].contains("step"));
+  EXPECT_EQ(with_broken[1], list[0]);
+  EXPECT_EQ(Run({"checkpoint", "list", root}), 0) << err_;
+  EXPECT_THAT(out_, StartsWith("broken  "));
   EXPECT_EQ(Run({"checkpoint", "prune", root + "/job-1", "--keep", "1", "--dry-run"}), 0) << err_;
   EXPECT_EQ(out_,
             "step-000000000020  kept: among the newest 1\n"
