@@ -190,6 +190,8 @@ void AddLocal(CLI::App& app, CommandContext& context) {
       app.add_subcommand("local", "Train a job on a cluster of its own, right here");
   const auto local = std::make_shared<Local>();
   local->job.Add(*command);
+  // Scripts that give some may be given others behind (deploy/quickstart).
+  command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   command->add_option("--data", local->data, "folder that the job's files lie in")
       ->capture_default_str();
   command->add_option("--ps", local->ps, "parameter servers")
@@ -231,6 +233,7 @@ stderr, and ends them. A process that dies is started again and the job goes on.
 ends everything at once. After a crash or a power cut:
   tessera local JOB.yaml --data DIR --work-dir FOLDER --resume
 goes on from the last checkpoint; give it the same --ps and --workers.
+Of an option that is given twice the last counts; each --set counts.
 With --output json the last line of stdout is one object: state, metrics, steps, epochs, bad_records,
 samples_per_second, seconds_to_first_step, checkpoint, ...
 

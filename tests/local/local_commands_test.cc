@@ -646,6 +646,13 @@ TEST_F(LocalCommandsTest, CheckPrintsTheGraphAndTheMemory) {
   EXPECT_THAT(err_, HasSubstr("workers: 4 workers cannot share a batch of 2 samples"));
 }
 
+TEST_F(LocalCommandsTest, OfAnOptionOfLocalThatIsGivenTwiceTheLastCounts) {
+  ASSERT_EQ(RunLocal("run", {"--ps", "2", "--ps", "1", "--workers", "1", "--set", "name=twice"}), 0)
+      << err_;
+  EXPECT_THAT(err_, HasSubstr("starting 1 master, 1 ps, 1 worker in this process"));
+  EXPECT_THAT(out_, AllOf(HasSubstr("twice-1: Succeeded"), HasSubstr("to epoch 2 of 2")));
+}
+
 TEST_F(LocalCommandsTest, SubmitChecksAJobForThoseWhoAreToRunIt) {
   // Whatever is accepted here finds no master.
   const auto submit = [this](const std::vector<std::string>& more) {
