@@ -44,6 +44,11 @@ absl::StatusOr<std::vector<std::string>> SplitPath(absl::string_view path) {
     }
   }
   if (bracket || parts.back().empty()) return malformed;
+  constexpr size_t kMostParts = 64;  // each is a call within the one before
+  if (parts.size() > kMostParts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the path has ", parts.size(), " parts; expected at most ", kMostParts));
+  }
   return parts;
 }
 

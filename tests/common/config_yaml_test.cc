@@ -328,6 +328,8 @@ TEST(ApplyOverride, TakesAHashWhereItBeginsNoComment) {
 }
 
 TEST(ApplyOverride, SaysWhatIsWrongAndLeavesTheJobAlone) {
+  std::string deep = "model.options";
+  for (int i = 0; i < 60000; ++i) deep += ".a";
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"train.epoch=3", "train.epoch: unknown field; did you mean 'epochs'?"},
       {"trian.epochs=3", "trian: unknown field; did you mean 'train'?"},
@@ -349,6 +351,7 @@ TEST(ApplyOverride, SaysWhatIsWrongAndLeavesTheJobAlone) {
       {"name=!x", "quoted: 'name=\"!x\"'"},             // a tag of nothing
       {"data.columns.user.separator=#", "quoted: 'data.columns.user.separator=\"#\"'"},
       {"data.train.files=day #1.csv", "YAML reads only 'day' of the value; quote it: 'data.train"},
+      {deep + "=1", "the path has 60002 parts; expected at most 64"},
       {"name= %x", "quoted: 'name=\"%x\"'"},
       {"name=@x", "quoted: 'name=\"@x\"'"},
       {"name=`x", "quoted: 'name=\"`x\"'"},
