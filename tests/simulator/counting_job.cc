@@ -1,8 +1,10 @@
 #include "tests/simulator/counting_job.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/checkpoint/manifest.h"
 #include "common/hash.h"
@@ -63,6 +65,9 @@ v1::JobSpec CountingJob::Spec() const {
     spec.mutable_recovery()->set_set_aside_after(4);
     data.set_max_bad_records(1'000'000);
   }
+  for (const char* const metric : {"auc", "logloss"})
+    spec.mutable_evaluation()->add_metrics(metric);
+  spec.mutable_evaluation()->set_monitor("logloss");
   spec.mutable_checkpoint()->set_every_steps(options_.checkpoint_steps);
   spec.mutable_checkpoint()->set_keep_best(options_.keep_best && options_.validates);
   return spec;
@@ -117,6 +122,34 @@ std::vector<float> CountingJob::DenseGradient(const std::vector<uint64_t>& recor
   return gradient;
 }
 
+float CountingJob::Score(uint64_t record, const Rows& rows) const {
+  float counts = 0;
+  for (const uint64_t key : KeysOf(record)) {
+    if (const auto row = rows.find(key); row != rows.end()) counts += row->second.first;
+  }
+  const float sign = record % 2 == options_.seed % 2 ? 1 : -1;
+  return 0.1f * static_cast<float>(record % 7) + 0.001f * sign * counts;
+}
+
+absl::Status CountingJob::CheckEvaluation(const v1::Evaluation& evaluation, uint64_t epochs) const {
+  Rows rows;
+  for (const auto& [key, count] : Counts(epochs)) rows[key].first = static_cast<float>(count);
+  double loss = 0;
+  for (uint64_t r = 0; r < kValidationRecords; ++r) {
+    loss += std::log1p(std::exp((r % 2 == 1 ? -1.0 : 1.0) * double{Score(r, rows)}));
+  }
+  loss /= kValidationRecords;
+  const double found = evaluation.metrics().at("logloss");
+  // One count of one row is 8e-6 and more.
+  if (evaluation.samples() == kValidationRecords && std::abs(found - loss) < 1e-6) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrFormat(
+      "an evaluation (%s, step %d) of %d samples found a logloss of %.7f, expected %d and %.7f",
+      evaluation.split(), evaluation.step(), evaluation.samples(), found, kValidationRecords,
+      loss));
+}
+
 absl::StatusOr<CountingJob::Model> CountingJob::ReadModel(FileSystem& files,
                                                           const std::string& folder) {
   const std::string path = absl::StrCat("root/", folder);
@@ -144,9 +177,21 @@ absl::StatusOr<CountingJob::Model> CountingJob::ReadModel(FileSystem& files,
 }
 
 bool CountingJob::IsChosen(uint64_t key) const {
-  if (key == 0 || options_.probability == 1) return true;
+  if (options_.probability == 1) return true;
   const uint64_t stream = StreamKey(RandomFor::kAdmission, options_.seed, NameHash("rows"), key);
   return RandomUniformDouble(stream, 0) < options_.probability;
+}
+
+std::map<uint64_t, uint64_t> CountingJob::Counts(uint64_t epochs) const {
+  std::map<uint64_t, uint64_t> counts;
+  for (uint64_t r = 0; r < options_.records; ++r) {
+    for (const uint64_t key : KeysOf(r)) counts[key] += epochs;
+  }
+  if (options_.poison.has_value()) {
+    for (const uint64_t key : KeysOf(*options_.poison)) counts[key] -= epochs;
+  }
+  std::erase_if(counts, [this](const auto& key) { return !IsChosen(key.first); });
+  return counts;
 }
 
 absl::Status CountingJob::Check(const Model& model, uint64_t lost_steps) const {
@@ -159,14 +204,8 @@ absl::Status CountingJob::Check(const Model& model, uint64_t lost_steps) const {
     return absl::DataLossError(absl::StrCat("the model has seen ", model.samples, " samples, and ",
                                             model.set_aside, " were set aside"));
   }
-  std::map<uint64_t, uint64_t> expected = {{0, model.samples}};
-  for (uint64_t r = 0; r < options_.records; ++r) {
-    for (const uint64_t key : KeysOf(r)) expected[key] += epochs;
-  }
-  if (options_.poison.has_value()) {
-    for (const uint64_t key : KeysOf(*options_.poison)) expected[key] -= epochs;
-  }
-  std::erase_if(expected, [this](const auto& key) { return !IsChosen(key.first); });
+  std::map<uint64_t, uint64_t> expected = Counts(epochs);
+  expected[0] = model.samples;
   const auto found = [&model](uint64_t key) {
     const auto row = model.rows.find(key);
     return row == model.rows.end() ? 0 : double{row->second.first};

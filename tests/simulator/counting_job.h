@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/file_system.h"
 #include "tessera/v1/job.pb.h"
+#include "tessera/v1/job_service.pb.h"
 #include "tessera/v1/work.pb.h"
 
 namespace tessera::simulator {
@@ -22,6 +23,7 @@ enum class Mistake {
   kEmptiesPush,  // repeats a push without what it held
   kDoublesPush,  // adds a push that it had to repeat to the next one
   kStaleRows,    // computes from rows as it pulled them the time before
+  kBlindScores,  // scores as if there were no rows
 };
 
 // A job whose result shows every sample that was lost, doubled or misplaced: a row's first number
@@ -47,7 +49,7 @@ class CountingJob {
     uint64_t checkpoint_steps = 0;  // 0: at the end alone
     bool validates = true;
     bool tests = false;
-    bool keep_best = false;  // the first evaluation's: all find the same
+    bool keep_best = false;  // the last evaluation's or, where the seed is even, the first one's
     bool expires = false;    // rows go at checkpoints, and with them their counts
     // The table's admission: 0 and 1: every key gets its row at once.
     uint32_t after_sightings = 0;
@@ -77,6 +79,11 @@ class CountingJob {
   using Rows = std::map<uint64_t, std::pair<float, float>>;
   static Rows Gradients(const std::vector<uint64_t>& records, const Rows& pulled);
   static std::vector<float> DenseGradient(const std::vector<uint64_t>& records);
+  // Of a record of a split that is evaluated, whose label is its number's last bit. Each update
+  // that its rows have had brings it nearer to that or, where the seed is even, further from it.
+  float Score(uint64_t record, const Rows& rows) const;
+  // The evaluation is that of a model that has all updates of so many epochs.
+  absl::Status CheckEvaluation(const v1::Evaluation& evaluation, uint64_t epochs) const;
 
   // What a row says of its updates.
   struct History {
@@ -86,9 +93,10 @@ class CountingJob {
   };
   struct Model {
     Rows rows;
-    std::map<uint64_t, History> histories;  // of the table's rows
-    uint64_t samples = 0;                   // that it was trained with
-    uint64_t set_aside = 0;                 // and those that it was not
+    std::map<uint64_t, History> histories;    // of the table's rows
+    uint64_t samples = 0;                     // that it was trained with
+    uint64_t set_aside = 0;                   // and those that it was not
+    std::vector<v1::Evaluation> evaluations;  // of its job
   };
   // That in a folder of the checkpoint root.
   static absl::StatusOr<Model> ReadModel(FileSystem& files, const std::string& folder);
@@ -99,6 +107,8 @@ class CountingJob {
  private:
   // Whether the key is one of those that may get a row.
   bool IsChosen(uint64_t key) const;
+  // How many updates the rows of so many epochs have had, without those of poison.
+  std::map<uint64_t, uint64_t> Counts(uint64_t epochs) const;
 
   const Options options_;
 };

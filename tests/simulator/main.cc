@@ -132,11 +132,11 @@ int main(int argc, char** argv) {
   absl::PrintF(
       "%d seeds, %d failed; %.1f hours of virtual time with %d deaths, %d moves of partitions, %d "
       "suspensions, %d other numbers of workers, %d returns to a checkpoint, %d samples set aside, "
-      "%d steps lost by partial recovery, %d KiB of rows that left memory and %d events in %.1f s: "
-      "%.0f seeds a minute\n",
+      "%d steps lost by partial recovery, %d KiB of rows that left memory, %d evaluations and %d "
+      "models compared, and %d events in %.1f s: %.0f seeds a minute\n",
       done, failed.size(), absl::ToDoubleHours(all.took), all.kills, all.moves, all.suspensions,
       all.rescales, all.restarts, all.set_aside, all.lost_steps, all.evicted_bytes >> 10,
-      all.events, took * 60, static_cast<double>(done) / took);
+      all.evaluations, all.compared, all.events, took * 60, static_cast<double>(done) / took);
   for (const uint64_t seed : failed) {
     std::printf("again: tests/faults/simulate --seed %llu%s --verbose\n",
                 static_cast<unsigned long long>(seed), kind);

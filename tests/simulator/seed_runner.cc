@@ -25,25 +25,27 @@ std::string ToLine(const Outcome& outcome) {
   return absl::StrCat(
       outcome.events, " ", outcome.kills, " ", outcome.moves, " ", outcome.suspensions, " ",
       outcome.rescales, " ", outcome.restarts, " ", outcome.set_aside, " ", outcome.lost_steps, " ",
-      outcome.evicted_bytes, " ", absl::ToInt64Microseconds(outcome.took), " ",
-      static_cast<int>(outcome.status.code()), " ", absl::CEscape(outcome.status.message()), "\n");
+      outcome.evicted_bytes, " ", outcome.evaluations, " ", outcome.compared, " ",
+      absl::ToInt64Microseconds(outcome.took), " ", static_cast<int>(outcome.status.code()), " ",
+      absl::CEscape(outcome.status.message()), "\n");
 }
 
 Outcome FromLine(const std::string& line) {
-  const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 11));
+  const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 13));
   Outcome outcome;
   int64_t took = 0;
   int code = 0;
   std::string message;
-  bool sound = words.size() == 12;
+  bool sound = words.size() == 14;
   uint64_t* const numbers[] = {&outcome.events,      &outcome.kills,      &outcome.moves,
                                &outcome.suspensions, &outcome.rescales,   &outcome.restarts,
-                               &outcome.set_aside,   &outcome.lost_steps, &outcome.evicted_bytes};
+                               &outcome.set_aside,   &outcome.lost_steps, &outcome.evicted_bytes,
+                               &outcome.evaluations, &outcome.compared};
   for (size_t i = 0; sound && i < std::size(numbers); ++i) {
     sound = absl::SimpleAtoi(words[i], numbers[i]);
   }
-  if (!sound || !absl::SimpleAtoi(words[9], &took) || !absl::SimpleAtoi(words[10], &code) ||
-      !absl::CUnescape(words[11], &message)) {
+  if (!sound || !absl::SimpleAtoi(words[11], &took) || !absl::SimpleAtoi(words[12], &code) ||
+      !absl::CUnescape(words[13], &message)) {
     outcome.status = absl::InternalError(absl::StrCat("no outcome: ", line));
     return outcome;
   }

@@ -32,6 +32,8 @@ TEST(SeedRunnerTest, EverySeedHasItsOutcomeThoughProcessesDie) {
     outcome.set_aside = seed + 6;
     outcome.lost_steps = seed + 7;
     outcome.evicted_bytes = seed + 8;
+    outcome.evaluations = seed + 9;
+    outcome.compared = seed + 10;
     if (seed == 5) outcome.status = absl::DataLossError("two\nlines and \"more\"");
     return outcome;
   });
@@ -56,6 +58,8 @@ TEST(SeedRunnerTest, EverySeedHasItsOutcomeThoughProcessesDie) {
   EXPECT_EQ(outcomes[40].set_aside, 46u);
   EXPECT_EQ(outcomes[40].lost_steps, 47u);
   EXPECT_EQ(outcomes[40].evicted_bytes, 48u);
+  EXPECT_EQ(outcomes[40].evaluations, 49u);
+  EXPECT_EQ(outcomes[40].compared, 50u);
 }
 
 TEST(SeedRunnerTest, SeveralAreSimulatedAtATime) {

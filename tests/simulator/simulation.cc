@@ -261,8 +261,30 @@ class Simulation {
     outcome.lost_steps += job.lost_steps();
     TESSERA_ASSIGN_OR_RETURN(CountingJob::Model model,
                              CountingJob::ReadModel(disk_, job.checkpoint()));
+    model.evaluations = {job.evaluations().begin(), job.evaluations().end()};
     outcome.models.push_back(std::move(model));
-    return job_.Check(outcome.models.back(), job.lost_steps());
+    TESSERA_RETURN_IF_ERROR(job_.Check(outcome.models.back(), job.lost_steps()));
+    return JudgeEvaluations(job, outcome);
+  }
+
+  // One of the validation split after each epoch, and those of the result.
+  absl::Status JudgeEvaluations(const v1::JobStatus& job, Outcome& outcome) const {
+    const uint64_t epochs = scenario_.job.validates ? scenario_.job.epochs : 0;
+    if (static_cast<uint64_t>(job.evaluations_size()) != epochs) {
+      return absl::DataLossError(
+          absl::StrCat(job.evaluations_size(), " evaluations, expected ", epochs));
+    }
+    const bool whole = job.lost_steps() + job.set_aside_records() == 0 && !job_.MayLack();
+    if (!whole) return absl::OkStatus();
+    for (uint64_t i = 0; i < epochs; ++i) {
+      TESSERA_RETURN_IF_ERROR(job_.CheckEvaluation(job.evaluations(static_cast<int>(i)), i + 1));
+    }
+    const uint64_t seen = outcome.models.back().samples / scenario_.job.records;
+    for (const auto& [split, evaluation] : job.final_metrics()) {
+      TESSERA_RETURN_IF_ERROR(job_.CheckEvaluation(evaluation, seen));
+    }
+    outcome.evaluations += epochs + job.final_metrics_size();
+    return absl::OkStatus();
   }
 
   // ---- faults
@@ -428,6 +450,18 @@ absl::Status Compare(const CountingJob::Model& model, const CountingJob::Model& 
         key, rows.at(key).first, found.frequency, found.last_step, expected.at(key).first,
         history.frequency, history.last_step));
   }
+  for (size_t i = 0; i < calm.evaluations.size(); ++i) {
+    const auto said = [](const v1::Evaluation& evaluation) {
+      const auto& metrics = evaluation.metrics();
+      return absl::StrFormat("step %d, %d samples, auc %.17g, logloss %.17g", evaluation.step(),
+                             evaluation.samples(), metrics.at("auc"), metrics.at("logloss"));
+    };
+    const std::string found = said(model.evaluations.at(i));
+    const std::string undisturbed = said(calm.evaluations.at(i));
+    if (found == undisturbed) continue;
+    return absl::DataLossError(absl::StrCat("an evaluation found ", found, ", and ", undisturbed,
+                                            " where nothing disturbs"));
+  }
   return absl::OkStatus();
 }
 
@@ -445,7 +479,9 @@ Outcome Simulate(const Scenario& scenario, std::function<void(const std::string&
     if (!outcome.status.ok()) break;
     const CountingJob::Model& expected = undisturbed.models.front();
     // Else it is the last model and that one is the best.
-    if (model.samples == expected.samples) outcome.status = Compare(model, expected);
+    if (model.samples != expected.samples) continue;
+    outcome.status = Compare(model, expected);
+    ++outcome.compared;
   }
   return outcome;
 }

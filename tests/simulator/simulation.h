@@ -24,6 +24,8 @@ struct Happened {
   uint64_t set_aside = 0;      // samples
   uint64_t lost_steps = 0;     // of a ps, by partial recovery
   uint64_t evicted_bytes = 0;  // of rows, that left memory for disk
+  uint64_t evaluations = 0;    // that were held against the counts of the data
+  uint64_t compared = 0;       // models, with that of an undisturbed run
 
   Happened& operator+=(const Happened& more) {
     took += more.took;
@@ -36,6 +38,8 @@ struct Happened {
     set_aside += more.set_aside;
     lost_steps += more.lost_steps;
     evicted_bytes += more.evicted_bytes;
+    evaluations += more.evaluations;
+    compared += more.compared;
     return *this;
   }
 };
@@ -46,9 +50,10 @@ struct Outcome : Happened {
   std::vector<CountingJob::Model> models;  // the jobs' results
 };
 
-// Runs it to its end. Not OK: a sample was lost or counted twice, a job failed, or they did not end
-// within three minutes a job (nine with poison) after the last fault, or, in `sync`, the result
-// differs in a bit from the undisturbed run's. `told`: a line for everything of note; null: nobody
+// Runs it to its end. Not OK: a sample was lost or counted twice, an evaluation has not seen the
+// model of its step, a job failed, or they did not end within three minutes a job (nine with
+// poison) after the last fault, or, in `sync`, the result or an evaluation differs in a bit from
+// the undisturbed run's. `told`: a line for everything of note; null: nobody
 // listens. Not thread-safe.
 Outcome Simulate(const Scenario& scenario, std::function<void(const std::string&)> told = nullptr);
 

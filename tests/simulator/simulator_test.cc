@@ -30,6 +30,8 @@ TEST(SimulatorTest, EverySampleCountsOnceWhateverDies) {
   EXPECT_GT(all.moves, 10u);
   EXPECT_GT(all.suspensions, 10u);
   EXPECT_GT(all.rescales, 10u);
+  EXPECT_GT(all.evaluations, 30u);
+  EXPECT_GT(all.compared, 10u);
 }
 
 // Each has shown a mistake once.
@@ -74,6 +76,7 @@ TEST(SimulatorTest, NoFaultChangesWhichRowsExpire) {
   EXPECT_GT(all.moves, 5u);
   EXPECT_GT(all.suspensions, 5u);
   EXPECT_GT(all.restarts, 5u);
+  EXPECT_GT(all.compared, 10u);
 }
 
 TEST(SimulatorTest, NoFaultChangesWhichRowsAreAdmitted) {
@@ -81,6 +84,7 @@ TEST(SimulatorTest, NoFaultChangesWhichRowsAreAdmitted) {
   EXPECT_GT(all.moves, 5u);
   EXPECT_GT(all.suspensions, 5u);
   EXPECT_GT(all.restarts, 5u);
+  EXPECT_GT(all.compared, 10u);
 }
 
 TEST(SimulatorTest, RowsMayLeaveMemoryAtAnyMoment) {
@@ -141,6 +145,11 @@ TEST_F(SimulatorMistakeTest, APushThatIsLostIsMadeGoodWhereTheNextOneSaysWhatWen
 
 TEST_F(SimulatorMistakeTest, APushThatCountsTwiceIsCaught) {
   EXPECT_THAT(Caught(Mistake::kDoublesPush, v1::ASYNC), HasSubstr("rows are wrong"));
+}
+
+TEST_F(SimulatorMistakeTest, ScoresThatHaveNotSeenTheRowsAreCaught) {
+  EXPECT_THAT(Caught(Mistake::kBlindScores, v1::ASYNC), HasSubstr("an evaluation (validation, "));
+  EXPECT_THAT(Caught(Mistake::kBlindScores, v1::SYNC), HasSubstr("an evaluation (validation, "));
 }
 
 TEST_F(SimulatorMistakeTest, ARowThatIsNotThatOfItsStepIsCaught) {

@@ -427,15 +427,16 @@ void WorkerNode::Evaluate(uint64_t unit_id, const v1::Evaluate& unit) {
   header.set_rank(assignment_.rank());
   header.set_evaluation_id(unit.evaluation_id());
   header.set_unit_id(unit_id);
-  master::EvaluationRound::Scores scores;
-  for (const uint64_t record : records) {
-    scores.outputs.push_back(static_cast<float>(record % 7));
-    scores.labels.push_back(static_cast<float>(record % 2));
-  }
   v1::UnitResult result;
   result.set_samples(records.size());
   ReadRows(std::move(requests), std::move(keys), [=, this](const auto& rows) {
     if (!rows.ok()) return Report(rows.status());
+    const bool blind = options_.mistake == Mistake::kBlindScores;
+    master::EvaluationRound::Scores scores;
+    for (const uint64_t record : records) {
+      scores.outputs.push_back(options_.job->Score(record, blind ? CountingJob::Rows() : *rows));
+      scores.labels.push_back(static_cast<float>(record % 2));
+    }
     network_.Call<int>(
         process_, master_.process(), absl::Hours(1),
         [this, header, scores](const Network::Reply<int>& reply) {
