@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 
-from cluster import Skip
+from cluster import Failure, Skip
 
 NUMBERS = itertools.count()
 
@@ -56,17 +56,34 @@ class Network:
         """Words before a command that runs on a host (None: beside all of them)."""
         return ["ip", "netns", "exec", self.hub if name is None else f"{self.prefix}-{name}"]
 
+    @staticmethod
+    def change(*arguments):
+        """Of a network that a cluster has: what does not work now is no lack of the machine's."""
+        try:
+            ip(*arguments)
+        except Skip as problem:
+            raise Failure(str(problem)) from problem
+
+    def check_cut(self, sender, receiver):
+        """Nothing that sender (None: the bridge) sends gets to receiver, who would answer that nobody listens there."""
+        probe = [*self.command(sender), "timeout", "0.5", "bash", "-c", f": </dev/tcp/{self.ip(receiver)}/9"]
+        done = subprocess.run(probe, capture_output=True, text=True, timeout=30, env={**os.environ, "LC_ALL": "C"})
+        if done.returncode == 0 or "refused" in done.stderr:
+            raise Failure(f"what {sender or 'the bridge'} sends still gets to {receiver}: the cut had no effect")
+
     def cut(self, name):
         """Nothing reaches the host nor leaves it, and nobody is told."""
-        ip("-n", self.hub, "link", "set", f"to{self.hosts[name]}", "down")
+        self.change("-n", self.hub, "link", "set", f"to{self.hosts[name]}", "down")
+        self.check_cut(None, name)
 
     def heal(self, name):
-        ip("-n", self.hub, "link", "set", f"to{self.hosts[name]}", "up")
+        self.change("-n", self.hub, "link", "set", f"to{self.hosts[name]}", "up")
 
     def mute(self, sender, receiver):
         """One way: what sender sends to receiver goes to a machine that is not there."""
-        ip("-n", f"{self.prefix}-{sender}", "neigh", "replace", self.ip(receiver), "lladdr", "02:00:00:00:00:99", "dev",
-           "eth0", "nud", "permanent")
+        self.change("-n", f"{self.prefix}-{sender}", "neigh", "replace", self.ip(receiver), "lladdr", "02:00:00:00:00:99",
+                    "dev", "eth0", "nud", "permanent")
+        self.check_cut(sender, receiver)
 
     def unmute(self, sender, receiver):
-        ip("-n", f"{self.prefix}-{sender}", "neigh", "del", self.ip(receiver), "dev", "eth0")
+        self.change("-n", f"{self.prefix}-{sender}", "neigh", "del", self.ip(receiver), "dev", "eth0")

@@ -73,7 +73,7 @@ def master_cut(t):
 
 @fault(5, "a worker hears the master and is not heard", once=True)
 def worker_unheard(t):
-    partitioned(t, t.identical, 300, 8, ("worker-0", "master"), spares=1)
+    partitioned(t, t.identical, 300, 8, ("worker-0", "master"), spares=1, takeovers=1)
 
 
 @fault(5, "a worker does not hear a ps that hears it, and every sample counts once", once=True)
