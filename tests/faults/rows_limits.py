@@ -70,8 +70,7 @@ def folder_bytes(folder):
 
 # ---- row 13: memory -------------------------------------------------------------------------------------------------------
 
-@fault(13, "a ps whose rows are larger than its memory limit spills, stays below it, and is smaller than one without a budget",
-       once=True)
+@fault(13, "a ps whose rows are larger than its memory limit spills, and stays below it", once=True)
 def budget(t):
     """The kernel would kill a ps that went beyond the limit, and the job would return to a checkpoint."""
     limit = 112 * MIB

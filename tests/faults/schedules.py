@@ -93,6 +93,7 @@ def kills_every(draw, mean_seconds, prefix=""):
         while not cluster.watch(job_id, draw.expovariate(1 / mean_seconds)):
             name = draw.choice(names)
             down_for(cluster, name, 1)
+        cluster.check_faults()
     return disturb
 
 
