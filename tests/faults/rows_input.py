@@ -167,7 +167,8 @@ def poison_batch(t):
             modes = [f"consistency.sparse={mode}", f"consistency.dense={mode}"]
             # Each rank has its part of a sync batch.
             expected = 2 * (32 if mode == "sync" else 64)
-            # An async window is one batch here: the bad record is set aside with it, and counts once.
+            # A window's last batch lacks a record for each bad one, and where that batch is set aside they count with it: always in
+            # async, where a window is one batch here, and seldom in sync.
             bad = 1 if mode == "sync" else 0
             aside = ["recovery.set_aside_after=3", f"data.max_bad_records={expected + bad}", *modes]
             status = cluster.wait_for_end(cluster.submit(spec, *aside))
@@ -175,7 +176,8 @@ def poison_batch(t):
             if found != expected or f"{expected} records set aside" not in status["message"]:
                 raise Failure(f"{mode}: {found} records were set aside, expected {expected}: {status['message']}")
             if not status["progress"]["bad_records"] <= bad:
-                raise Failure(f"{mode}: {status['progress']['bad_records']} bad records were counted beside those set aside, expected {bad}")
+                raise Failure(f"{mode}: {status['progress']['bad_records']} bad records were counted beside those set aside, "
+                              f"expected at most {bad}")
             try:
                 cluster.wait_for_end(cluster.submit(spec, *modes, "data.max_bad_records=1"))
             except Failure as failure:
