@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 
 namespace tessera::simulator {
 namespace {
@@ -64,8 +65,8 @@ void WriteAll(int fd, const std::string& text) {
 
 }  // namespace
 
-SeedRunner::SeedRunner(int processes, Simulate simulate)
-    : simulate_(std::move(simulate)), processes_(processes) {
+SeedRunner::SeedRunner(int processes, Simulate simulate, absl::Duration limit)
+    : simulate_(std::move(simulate)), limit_(limit), processes_(processes) {
   ::signal(SIGPIPE, SIG_IGN);
   for (Process& process : processes_) Start(process);
 }
@@ -81,7 +82,8 @@ void SeedRunner::Start(Process& process) {
     std::exit(1);
   }
   std::fflush(nullptr);
-  process = {.pid = ::fork(), .to = down[1], .from = up[0], .seed = std::nullopt, .text = ""};
+  process = {
+      .pid = ::fork(), .to = down[1], .from = up[0], .seed = std::nullopt, .begin = {}, .text = ""};
   if (process.pid < 0) {
     std::perror("simulate: no process");
     std::exit(1);
@@ -122,11 +124,19 @@ void SeedRunner::Run(const std::function<std::optional<uint64_t>()>& next,
     process.seed = next();
     if (!process.seed.has_value()) return;
     ++busy;
+    process.begin = absl::Now();
     WriteAll(process.to, std::string(reinterpret_cast<const char*>(&*process.seed), 8));
   };
   const auto take = [&](Process& process, const Outcome& outcome) {
     --busy;
     done(*std::exchange(process.seed, std::nullopt), outcome);
+  };
+  const auto replace = [&](Process& process, absl::Status status) {
+    Outcome outcome;
+    outcome.status = std::move(status);
+    take(process, outcome);
+    Start(process);
+    give(process);
   };
   for (Process& process : processes_) give(process);
   while (busy > 0) {
@@ -135,18 +145,22 @@ void SeedRunner::Run(const std::function<std::optional<uint64_t>()>& next,
       polled.push_back(
           {.fd = process.seed.has_value() ? process.from : -1, .events = POLLIN, .revents = 0});
     }
-    ::poll(polled.data(), polled.size(), -1);
+    constexpr int kLookMs = 100;  // for those that take too long
+    ::poll(polled.data(), polled.size(), kLookMs);
     for (size_t i = 0; i < processes_.size(); ++i) {
-      if (polled[i].revents == 0) continue;
       Process& process = processes_[i];
+      if (polled[i].revents == 0) {
+        if (!process.seed.has_value() || absl::Now() - process.begin < limit_) continue;
+        ::kill(process.pid, SIGKILL);
+        End(process);
+        replace(process, absl::DeadlineExceededError(absl::StrCat("the simulation did not end in ",
+                                                                  absl::FormatDuration(limit_))));
+        continue;
+      }
       char bytes[4096];
       const ssize_t size = ::read(process.from, bytes, sizeof(bytes));
       if (size <= 0) {
-        Outcome outcome;
-        outcome.status = absl::InternalError(absl::StrCat("the simulation died: ", End(process)));
-        take(process, outcome);
-        Start(process);
-        give(process);
+        replace(process, absl::InternalError(absl::StrCat("the simulation died: ", End(process))));
         continue;
       }
       process.text.append(bytes, static_cast<size_t>(size));

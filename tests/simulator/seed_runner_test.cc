@@ -62,6 +62,23 @@ TEST(SeedRunnerTest, EverySeedHasItsOutcomeThoughProcessesDie) {
   EXPECT_EQ(outcomes[40].compared, 50u);
 }
 
+TEST(SeedRunnerTest, ASeedThatDoesNotEndIsKilledAndTheOthersGoOn) {
+  SeedRunner runner(
+      2,
+      [](uint64_t seed) {
+        while (seed == 2) ::pause();
+        return Outcome();
+      },
+      absl::Seconds(2));
+  uint64_t seed = 1;
+  std::map<uint64_t, absl::Status> ends;
+  runner.Run([&] { return seed > 5 ? std::nullopt : std::optional(seed++); },
+             [&](uint64_t of, const Outcome& outcome) { ends[of] = outcome.status; });
+  ASSERT_EQ(ends.size(), 5u);
+  EXPECT_EQ(ends[2], absl::DeadlineExceededError("the simulation did not end in 2s"));
+  for (const uint64_t other : {1, 3, 4, 5}) EXPECT_TRUE(ends[other].ok()) << ends[other];
+}
+
 TEST(SeedRunnerTest, SeveralAreSimulatedAtATime) {
   // Of all processes.
   void* const shared = ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
