@@ -101,7 +101,7 @@ class CountingJob {
   // That in a folder of the checkpoint root.
   static absl::StatusOr<Model> ReadModel(FileSystem& files, const std::string& folder);
   // Every count is right. The message names a row that is not. `lost_steps`: what was pushed to one
-  // ps in so many may be missing.
+  // ps in so many, each a batch, may be missing.
   absl::Status Check(const Model& model, uint64_t lost_steps) const;
 
  private:

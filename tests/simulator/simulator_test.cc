@@ -116,6 +116,16 @@ TEST(SimulatorTest, ASeedAlwaysDoesTheSame) {
   ExpectTheSame(Scenario::Spilling(101), Scenario::Spilling(102));
 }
 
+TEST(CountingJobTest, TheDenseBlockLacksNoMoreThanTheLostStepsHad) {
+  Scenario scenario;
+  scenario.job.consistency = v1::ASYNC;
+  const CountingJob job(scenario.job);
+  CountingJob::Model model = Simulate(scenario).models.at(0);
+  model.rows.at(0).first -= 2 * static_cast<float>(scenario.job.batch);
+  EXPECT_TRUE(job.Check(model, 2).ok()) << job.Check(model, 2);
+  EXPECT_THAT(job.Check(model, 1).ToString(), HasSubstr("key 0 counts"));
+}
+
 // What the simulator is for: a worker with the mistake is caught.
 class SimulatorMistakeTest : public testing::Test {
  protected:
