@@ -161,6 +161,8 @@ function(tessera_test name)
   tessera_precompile(${name} "${ARG_SOURCES}" tessera_test_headers)
   tessera_unite(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  # What hangs says so itself (tests/main.cc) before ctest ends it.
+  math(EXPR seconds "${ARG_TIMEOUT} - 20")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "TESSERA_TEST_SECONDS=${seconds}" LABELS "${ARG_LABELS}")
 endfunction()
