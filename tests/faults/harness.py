@@ -198,6 +198,7 @@ class Harness:
         self.folder, self.keep, self.short = pathlib.Path(folder), pathlib.Path(keep), short
         self.shared = Shared(folder)
         self.results = []
+        self.left_out = 0  # for lack of time
 
     def run(self, test, seed):
         folder = self.folder / f"test-{len(self.results)}"
@@ -232,6 +233,7 @@ class Harness:
                              "takeovers": 0, "goodput": None, "training_share": None, "recoveries": [], "notes": [],
                              "problem": why})
         self.report(self.results[-1])
+        self.left_out += 1
 
     def save(self, test, seed, folder):
         """The logs of a failing test's cluster, and its seed, outlive the harness."""
@@ -275,7 +277,8 @@ class Harness:
         for result in self.results:
             if result["state"] == "failed":
                 print(f"failed: {result['name']}: tests/faults/run --row {result['rows'][0]} --seed {result['seed']}")
-        print("faults: " + ", ".join(f"{n} {s}" for s, n in counts.items() if n or s in ("passed", "failed")))
+        late = f" ({self.left_out} for lack of time)" if self.left_out else ""
+        print("faults: " + ", ".join(f"{n} {s}" for s, n in counts.items() if n or s in ("passed", "failed")) + late)
         return counts["failed"]
 
     def write(self, path):
