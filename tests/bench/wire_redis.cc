@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/status_macros.h"
+#include "tests/common/free_port.h"
 
 namespace tessera::bench {
 namespace {
@@ -34,19 +35,6 @@ bool Installed() {
     if (access((folder + "/" + kServer).c_str(), X_OK) == 0) return true;
   }
   return false;
-}
-
-// A port that was free a moment ago.
-int FreePort() {
-  const int s = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  const bool bound = bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  close(s);
-  return bound ? ntohs(address.sin_port) : 0;
 }
 
 int Connect(int port) {
@@ -76,7 +64,7 @@ absl::Status Broken(absl::string_view what) {
 
 absl::StatusOr<std::unique_ptr<RedisPeer>> RedisPeer::Start() {
   if (!Installed()) return absl::NotFoundError("redis-server is not installed");
-  const int port = FreePort();
+  const int port = FreePortForServer();
   const std::string text = absl::StrCat(port);
   const char* arguments[] = {kServer,     "--port",     text.c_str(), "--bind",
                              "127.0.0.1", "--save",     "",           "--appendonly",

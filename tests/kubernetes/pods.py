@@ -1,6 +1,7 @@
 """Runs the containers of the manifests as processes of this machine: the very command, arguments, environment and probes, with
 names, ports and paths of this machine in place of the cluster's."""
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -10,10 +11,22 @@ import time
 from manifests import ROOT, container_of, of_kind, pod_of
 
 
+_given = set()
+
+
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """One that nobody has, was given before, or gets for its end of a connection, as a client that comes back to a server might: those
+    are above 32767 (ip_local_port_range)."""
+    while True:
+        port = random.randrange(15000, 32768)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 class Node:
@@ -169,11 +182,15 @@ class Pod:
     def await_ready(self, seconds):
         deadline = time.monotonic() + seconds
         while True:
-            done = self.probe("readinessProbe")
-            if done.returncode == 0:
-                return
+            try:
+                done = self.probe("readinessProbe")
+                if done.returncode == 0:
+                    return
+                said = done.stderr
+            except subprocess.TimeoutExpired as late:
+                said = late
             assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}: {self.log()}"
-            assert time.monotonic() < deadline, f"{self.name} is not ready: {done.stderr}; its log: {self.log()}"
+            assert time.monotonic() < deadline, f"{self.name} is not ready: {said}; its log: {self.log()}"
             time.sleep(0.1)
 
     def log(self):

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "master/etcd/etcd_client.h"
 #include "tests/common/certificates.h"
+#include "tests/common/free_port.h"
 
 namespace tessera::master {
 
@@ -36,9 +34,9 @@ class EtcdProcess {
 
   explicit EtcdProcess(const Certificates* certificates = nullptr)
       : certificates_(certificates),
-        folder_(absl::StrCat(testing::TempDir(), "etcd.", getpid(), ".", FreePort())),
-        port_(FreePort()),
-        peer_port_(FreePort()) {
+        folder_(absl::StrCat(testing::TempDir(), "etcd.", getpid(), ".", FreePortForServer())),
+        port_(FreePortForServer()),
+        peer_port_(FreePortForServer()) {
     if (certificates != nullptr) security_ = Security::Load(SecurityOf(*certificates)).value();
     channels_ = NewNetworkChannels(security_.get());
     Start();
@@ -117,17 +115,6 @@ class EtcdProcess {
       if (::access(program.c_str(), X_OK) == 0) return program;
     }
     return "";
-  }
-  static int FreePort() {
-    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in here = {};
-    here.sin_family = AF_INET;
-    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(here);
-    EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&here), size), 0);
-    EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size), 0);
-    ::close(fd);
-    return ntohs(here.sin_port);
   }
 
   const Certificates* const certificates_;
