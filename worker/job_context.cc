@@ -1,6 +1,7 @@
 #include "worker/job_context.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -30,6 +31,27 @@ bool TrainsDenseOnCard(const JobContext& context) {
   return context.card_trains() && context.assignment.workers() == 1 && !context.sync_dense &&
          !context.averages() && !StepsByWhole(context.spec().model().optimizer()) &&
          !context.trained.empty();
+}
+
+// Makes room for the dense parameters. FAILED_PRECONDITION: there is none.
+absl::Status TakeParameters(uint32_t dense_table, JobContext* context) {
+  const uint64_t trained = context->model->trained_floats();
+  const uint64_t statistics = context->model->statistics_floats();
+  context->ema_at = RoundUp(statistics, kDenseBlockFloats);
+  try {
+    context->trained.resize(trained);
+    context->statistics.resize(context->averages() ? context->ema_at + trained : statistics);
+    context->trained_blocks = std::make_unique<DenseBlocks>(
+        dense_table, TrainedLayout(context->spec().model(), *context->model), *context->router);
+    context->statistics_blocks = std::make_unique<DenseBlocks>(
+        dense_table + 1, DenseLayout::Flat(context->statistics.size()), *context->router);
+  } catch (const std::bad_alloc&) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this worker has no memory for the dense parameters, which take ",
+                     ((trained + statistics) * sizeof(float)) >> 20,
+                     " MiB; use a smaller model, or machines with more memory"));
+  }
+  return absl::OkStatus();
 }
 
 // Returns null for a model without dense parameters.
@@ -120,9 +142,9 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   std::unique_ptr<cuda::Stream> stream = std::move(device->stream);
   if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
   if (stream != nullptr) stream->SearchProducts(spec.train().search_products());
+  const char* const graph = stream == nullptr ? "model" : "the dense graph on the card";
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
-  TESSERA_RETURN_IF_ERROR(
-      WithContext(of_card(context->executor->status()), "the dense graph on the card"));
+  TESSERA_RETURN_IF_ERROR(WithContext(of_card(context->executor->status()), graph));
   context->router = std::make_unique<KeyRouter>(assignment.partitions());
   if (context->executor->stream() != nullptr) {
     const v1::RowCacheSpec& cache = spec.train().row_cache();
@@ -146,15 +168,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   }
 
   const uint32_t dense_table = static_cast<uint32_t>(spec.tables_size());
-  context->trained.resize(context->model->trained_floats());
-  const uint64_t statistics = context->model->statistics_floats();
-  context->ema_at = RoundUp(statistics, kDenseBlockFloats);
-  context->statistics.resize(
-      context->averages() ? context->ema_at + context->model->trained_floats() : statistics);
-  context->trained_blocks = std::make_unique<DenseBlocks>(
-      dense_table, TrainedLayout(spec.model(), *context->model), *context->router);
-  context->statistics_blocks = std::make_unique<DenseBlocks>(
-      dense_table + 1, DenseLayout::Flat(context->statistics.size()), *context->router);
+  TESSERA_RETURN_IF_ERROR(TakeParameters(dense_table, context.get()));
 
   if (TrainsDenseOnCard(*context)) {
     context->dense_training = std::make_unique<DenseTraining>(

@@ -351,6 +351,36 @@ TEST(Executor, TakesMemoryForTheLargestBatchOnly) {
   EXPECT_GT(executor.bytes(), bytes);
 }
 
+// Left out under sanitizers (tests/sanitize), which end a program that asks for so much.
+TEST(Executor, ABatchThatThereIsNoMemoryForIsAnError) {
+  v1::JobSpec spec = Job("layers", 2, 0);
+  const auto add = [&](const char* op, const char* input, google::protobuf::Struct options) {
+    v1::LayerSpec& layer = *spec.mutable_model()->add_layers();
+    layer.set_name(op);
+    layer.set_op(op);
+    layer.add_inputs(input);
+    *layer.mutable_options() = std::move(options);
+  };
+  add("Reshape", "embedding", Options().Set("shape", std::vector<int64_t>{0, 8, 1}));
+  add("Expand", "Reshape", Options().Set("shape", std::vector<int64_t>{0, 8, 1 << 17}));
+  add("ReduceSum", "Expand", {});
+  add("Flatten", "ReduceSum", {});
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  ASSERT_NE(model, nullptr);
+  Executor executor(*model);
+  executor.Resize(2);
+  EXPECT_TRUE(executor.status().ok()) << executor.status();
+  constexpr uint32_t kBatch = uint32_t{1} << 31;  // more than there are addresses
+  executor.Resize(kBatch);
+  EXPECT_EQ(executor.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(executor.status().message()),
+            absl::StrCat("this worker has no memory for a batch of 2147483648, which takes ",
+                         Executor::BytesFor(*model, kBatch, /*on_card=*/false) >> 20,
+                         " MiB in the dense graph; lower train.batch_size, or in sync mode use "
+                         "more workers"));
+  EXPECT_EQ(executor.bytes(), 0u);
+}
+
 // Of a network whose layers are alike: what a layer takes.
 double BytesOfALayer(bool on_card) {
   const auto bytes = [&](int64_t layers) {

@@ -1,3 +1,9 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
 #include "common/job/dense_layout.h"
 #include "tests/worker/trainer_testing.h"
 
@@ -440,6 +446,34 @@ TEST_F(TrainerTest, APrecisionOfCardsIsRefusedOnTheCpu) {
     EXPECT_EQ(context.status().code(), absl::StatusCode::kFailedPrecondition) << device;
     EXPECT_THAT(std::string(context.status().message()), HasSubstr("train.precision: tf32"));
   }
+}
+
+// Left out under sanitizers (tests/sanitize), which need all addresses.
+using TrainerDeathTest = TrainerTest;
+TEST_F(TrainerDeathTest, DenseParametersThatThereIsNoMemoryForAreRefused) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto open = [&] {
+    v1::ModelSpec& model = *assignment_.mutable_spec()->mutable_model();
+    model.set_name("layers");
+    std::string input = "id.linear";
+    for (const double units : {32768.0, 32768.0, 1.0}) {
+      v1::LayerSpec& layer = *model.add_layers();
+      layer.set_name(absl::StrCat("layer", model.layers_size()));
+      layer.set_op("linear");
+      layer.add_inputs(std::exchange(input, layer.name()));
+      (*layer.mutable_options()->mutable_fields())["units"].set_number_value(units);
+    }
+    rlimit limit;
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = uint64_t{3} << 30;
+    setrlimit(RLIMIT_AS, &limit);
+    const absl::Status status = NewContext().status();
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    _exit(status.ok() ? 1 : 0);
+  };
+  EXPECT_EXIT(open(), ::testing::ExitedWithCode(0),
+              "FAILED_PRECONDITION: this worker has no memory for the dense parameters, which take "
+              "4096 MiB");
 }
 
 TEST_F(TrainerTest, CountsStepsAndSamplesAndDividesItsTime) {

@@ -48,10 +48,10 @@ class Executor {
   uint32_t batch() const { return batch_; }
   // Bytes held, in the card's memory if it runs there.
   uint64_t bytes() const { return (arena_.size() + device_arena_.size()) * sizeof(float); }
-  // The first failure on the card; always OK on the CPU. Once it is not OK, results mean nothing.
-  // FAILED_PRECONDITION: a batch that Resize was given is too large for the card, even if all its
-  // memory were free.
-  absl::Status status() const { return stream_ == nullptr ? absl::OkStatus() : stream_->status(); }
+  // The first failure. Once it is not OK, results mean nothing. FAILED_PRECONDITION: a batch that
+  // Resize was given is too large: for the card even if all its memory were free, on the CPU for
+  // the memory that the system gives. There is no other on the CPU.
+  absl::Status status() const { return stream_ == nullptr ? no_memory_ : stream_->status(); }
 
   // The caller fills these before a pass.
   absl::Span<float> dense();               // [batch, dense_width]
@@ -271,6 +271,7 @@ class Executor {
   size_t parts_ = 1;                   // of the batch
   std::vector<uint32_t> group_order_;  // for ranking losses
   Buffer arena_;
+  absl::Status no_memory_;  // on the CPU: of the first batch that there was none for
   // Between StartStep and FinishStep.
   StepResult result_;
   absl::Span<float> trained_gradient_, statistics_gradient_;

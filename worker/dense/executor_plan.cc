@@ -1,6 +1,9 @@
 // The executor's plan: which tensors share memory, who adds to a gradient, where everything lies.
 #include <algorithm>
+#include <new>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/round_up.h"
 #include "worker/dense/executor.h"
 
@@ -226,7 +229,17 @@ void Executor::Place(uint32_t capacity) {
   const size_t floats = PlanMemory(capacity);
   if (stream_ != nullptr) return PlaceOnCard(floats, capacity);
   arena_ = Buffer();  // frees before it takes
-  arena_ = Buffer(floats);
+  try {
+    arena_ = Buffer(floats);
+  } catch (const std::bad_alloc&) {
+    const std::string what =
+        capacity == 0 ? "the dense graph" : absl::StrCat("a batch of ", capacity);
+    no_memory_ = absl::FailedPreconditionError(absl::StrCat(
+        "this worker has no memory for ", what, ", which takes ", (floats * sizeof(float)) >> 20,
+        capacity == 0 ? " MiB"
+                      : " MiB in the dense graph; lower train.batch_size, or in sync mode use more "
+                        "workers"));
+  }
 }
 
 uint64_t Executor::BytesFor(const Model& model, uint32_t batch, bool on_card) {
