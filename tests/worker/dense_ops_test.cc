@@ -1,5 +1,7 @@
 // What golden values of small cases cannot show: sizes, evaluation, dropout.
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -159,6 +161,22 @@ TEST(Softmax, StaysFiniteAtHugeInputs) {
   runner.inputs[0] = Guarded({3e38f, -3e38f, 3e38f});
   runner.Forward(false);
   EXPECT_EQ(runner.outputs[0].values(), (std::vector<float>{0.5f, 0.0f, 0.5f}));
+}
+
+TEST(Relu, OfWhatIsNoNumberIsNone) {
+  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> x = {nan, -1, 0, 2, -infinity, infinity, -nan};
+  const std::vector<float> y = {nan, 0, 0, 2, 0, infinity, nan};
+  // In vectors and in what is left over.
+  OpRunner runner("Relu", {{7}}, 5);
+  std::vector<float> all;
+  for (int i = 0; i < 5; ++i) all.insert(all.end(), x.begin(), x.end());
+  runner.inputs[0] = Guarded(all);
+  runner.Forward(true);
+  const std::vector<float> found = runner.outputs[0].values();
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_THAT(found[i], ::testing::NanSensitiveFloatEq(y[i % y.size()])) << i;
+  }
 }
 
 TEST(LayerNormalization, HasRightGradientsAtEverySize) {
