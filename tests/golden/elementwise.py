@@ -69,8 +69,8 @@ ACTIVATIONS = {
     "floor": (lambda x, o: x // 1, lambda x, o: 0.0),
     "round": (lambda x, o: float(round(x)), lambda x, o: 0.0),
     "step": (lambda x, o: 1.0 if x > 0 else 0.0, lambda x, o: 0.0),
-    "pow": (lambda x, o: Decimal(x) ** Decimal(o["exponent"]),
-            lambda x, o: Decimal(o["exponent"]) * Decimal(x) ** (Decimal(o["exponent"]) - 1)),
+    "pow": (lambda x, o: Decimal(x) ** Decimal(o["exponent"]) if o["exponent"] else 1.0,
+            lambda x, o: Decimal(o["exponent"]) * Decimal(x) ** (Decimal(o["exponent"]) - 1) if o["exponent"] else 0.0),
     "clip": (lambda x, o: min(max(x, o.get("min", -math.inf)), o.get("max", math.inf)),
              lambda x, o: 1.0 if o.get("min", -math.inf) <= x <= o.get("max", math.inf) else 0.0),
     "selu": (lambda x, o: selu_options(o)[1] * (Decimal(x) if x > 0 else selu_options(o)[0] * (exp(x) - 1)),
@@ -90,7 +90,7 @@ OPTIONS = {
     "elu": [{}, {"alpha": 0.5}],
     "hard_sigmoid": [{}, {"alpha": 0.0625}, {"alpha": 0.5, "beta": 0.25}],
     "leaky_relu": [{}, {"alpha": 0.25}],
-    "pow": [{"exponent": 3.0}, {"exponent": -1.5}, {"exponent": 0.25}],
+    "pow": [{"exponent": 3.0}, {"exponent": -1.5}, {"exponent": 0.25}, {"exponent": 0.0}],
     "selu": [{}, {"alpha": 1.5, "gamma": 0.75}],
 }
 # Those of positive numbers alone.
@@ -106,7 +106,8 @@ def main():
     for name, (value, derivative) in ACTIVATIONS.items():
         for options in OPTIONS.get(name, [{}]):
             set_to = "".join(" %s %.17g" % option for option in options.items())
-            for x in [x for x in points if x > 0 or name not in POSITIVE]:
+            positive = name in POSITIVE and options.get("exponent") != 0
+            for x in [x for x in points if x > 0 or not positive]:
                 lines.append("activation %s %.17g %.17g %.17g%s" % (name, x, value(x, options), derivative(x, options), set_to))
     for label in (0.0, 1.0, 0.25):
         for x in points:
