@@ -382,6 +382,29 @@ TEST(DienAuxiliary, TeachesTheStatesWhatComesNext) {
   EXPECT_LT(nearer(0), 0.7);
 }
 
+TEST(DienAuxiliary, OfNoWeightNeedsNoneOfItsColumns) {
+  v1::JobSpec spec = DienJob(Weighing(0));
+  for (const char* name : {"s2", "n", "n2"}) AddSequence(name, spec);
+  const auto set = [&](const char* option, std::initializer_list<const char*> columns) {
+    auto& value = (*spec.mutable_model()->mutable_options()->mutable_fields())[option];
+    value.mutable_list_value()->clear_values();
+    for (const char* column : columns) {
+      value.mutable_list_value()->add_values()->set_string_value(column);
+    }
+  };
+  set("sequence", {"s", "s2"});
+  set("target", {"c0", "c1"});
+  const std::unique_ptr<Model> without = MakeModel(spec);
+  ASSERT_NE(without, nullptr);
+  set("negative", {"n", "n2"});
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(model->graph().nodes().size(), without->graph().nodes().size());
+  EXPECT_EQ(model->inputs().size(), without->inputs().size());
+  set("negative", {"n", "nothing"});
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("model.options.negative: no column \"nothing\""));
+}
+
 TEST(DienAuxiliary, RefusesWhatItCannotCompare) {
   const auto error = [](const google::protobuf::Struct& options) {
     v1::JobSpec spec = DienJob(options);

@@ -16,7 +16,7 @@ Auxiliary ReadAuxiliary(ModelParts& parts, const ModelParts::Behaviour& of) {
   Auxiliary auxiliary;
   auxiliary.weight = parts.options().Number("auxiliary", 0, 0, 1e6);
   auxiliary.shape = {parts.Widths("auxiliary_hidden", {}), "sigmoid", false, 0};
-  auxiliary.negative = parts.ReadNegatives(of);
+  auxiliary.negative = parts.ReadNegatives(of, /*joined=*/auxiliary.weight > 0);
   if (auxiliary.weight > 0 && of.places == 1) {
     parts.Fail("model.options.auxiliary: needs sequences whose max_length is 2 or more, found 1");
   }

@@ -271,7 +271,7 @@ ModelParts::Behaviour ModelParts::ReadBehaviour() {
   return out;
 }
 
-ModelParts::Behaviour ModelParts::ReadNegatives(const Behaviour& of) {
+ModelParts::Behaviour ModelParts::ReadNegatives(const Behaviour& of, bool joined) {
   const std::vector<std::string> columns = options_.Texts("negative");
   Behaviour out;
   out.places = of.places;
@@ -291,6 +291,7 @@ ModelParts::Behaviour ModelParts::ReadNegatives(const Behaviour& of) {
       return out;
     }
   }
+  if (!joined) return out;
   out.sequence = Concat("negative/sequence", sequence);
   out.length = graph_.Find(LengthInput(columns[0]));
   return out;

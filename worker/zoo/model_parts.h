@@ -89,9 +89,9 @@ class ModelParts {
   };
   Behaviour ReadBehaviour();
   // Behaviour that did not happen, place by place; only sequence and length are set. Option:
-  // negative, as many columns as `sequence`, of the same tables and max_length. Without it
-  // length.index is -1.
-  Behaviour ReadNegatives(const Behaviour& of);
+  // negative, as many columns as `sequence`, of the same tables and max_length. Without it,
+  // and unless they are to be `joined` for a loss that reads them, length.index is -1.
+  Behaviour ReadNegatives(const Behaviour& of, bool joined);
   // [batch, T, 1]: `valid` in the places of the sequence, `padding` behind them.
   Tensor Mask(const std::string& name, const Behaviour& of, double valid, double padding);
 
