@@ -286,6 +286,19 @@ TEST(Layers, MayNotHaveTheNamesOfColumns) {
               HasSubstr("layer \"a\": the name \"d0\" is taken by the column \"d0\""));
 }
 
+TEST(Layers, MayNotReadAColumnThatHasTheNameOfATable) {
+  v1::JobSpec spec = Layers("layers { name: \"a\" op: \"Bias\" inputs: \"linear\" }");
+  ASSERT_EQ(spec.data().columns(1).name(), "d0");
+  spec.mutable_data()->mutable_columns(1)->set_name("linear");
+  EXPECT_THAT(ErrorOf(spec), StartsWith("model.layers[0]: layer \"a\": its input \"linear\" is "
+                                        "the name of a dense column and of a table; "));
+  // Whole inputs have them all.
+  spec.mutable_model()->mutable_layers(0)->set_inputs(0, "dense");
+  *spec.mutable_model()->mutable_layers(0)->mutable_op() = "Gemm";
+  *spec.mutable_model()->mutable_layers(0)->mutable_options() = Options().Set("units", 1.0);
+  EXPECT_NE(MakeModel(spec), nullptr);
+}
+
 struct WrongOption {
   const char* op;
   const char* input;

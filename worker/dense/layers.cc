@@ -52,6 +52,13 @@ class InputNames {
     return "";
   }
 
+  // Whether both a dense column and a table have the name: Find takes it for the table's.
+  bool IsOfTwo(const std::string& name) const {
+    return inputs_.FindTable(name) != nullptr &&
+           std::any_of(inputs_.dense_columns.begin(), inputs_.dense_columns.end(),
+                       [&](const auto& column) { return column.name == name; });
+  }
+
   std::vector<std::string> Known() const {
     std::vector<std::string> names;
     for (const std::string& name : graph_.TensorNames()) {
@@ -84,6 +91,11 @@ absl::Status AddLayer(const v1::LayerSpec& layer, InputNames& names, GraphBuilde
   if (layer.op().empty()) return absl::InvalidArgumentError("op: must be set");
   std::vector<Tensor> inputs;
   for (const std::string& input : layer.inputs()) {
+    if (names.IsOfTwo(input)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("layer \"", layer.name(), "\": its input \"", input,
+                       "\" is the name of a dense column and of a table; rename one of them"));
+    }
     inputs.push_back(names.Find(input));
     if (inputs.back().index < 0) {
       return UnknownName(absl::StrCat("layer \"", layer.name(), "\": unknown input"), input, names);
