@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "tests/worker/dense_job_testing.h"
 #include "tests/worker/zoo_testing.h"
 
@@ -100,6 +101,18 @@ TEST(Initializer, AllGemmsOfAModelStartAsItsOptionSays) {
     EXPECT_NEAR(squares / n, bound * bound / 3, 0.15 * bound * bound / 3);
   }
   EXPECT_EQ(weights, 3);
+}
+
+// They have no gain, and weights of deviation 1 are far too large in any.
+TEST(Initializer, ModelsHaveTheSchemesThatGoByTheSizeOfALayer) {
+  v1::JobSpec spec = Job("dnn", 25, 0);
+  for (const char* const scheme : {"normal", "uniform"}) {
+    SetOptions(spec, Options().Set("init", std::string(scheme)));
+    EXPECT_EQ(ErrorOf(spec),
+              absl::StrCat("model.options.init: unknown value \"", scheme,
+                           "\"; known are xavier_normal, xavier_uniform, he_normal, he_uniform, "
+                           "lecun_normal, lecun_uniform"));
+  }
 }
 
 TEST(Initializer, ModelsStartFromXavierWeightsThatDependOnTheSeedAlone) {

@@ -34,17 +34,24 @@ constexpr Scheme kSchemes[] = {
     {"uniform", kUniform},
 };
 
+// `by_fans`: one of those whose variance goes by the fans.
+std::string ReadInit(OptionReader& options, bool by_fans) {
+  std::vector<std::string> names;
+  for (const Scheme& scheme : kSchemes) {
+    if (scheme.variance > 0 || !by_fans) names.emplace_back(scheme.name);
+  }
+  return options.Choice("init", kSchemes[0].name, names);
+}
+
 }  // namespace
 
 std::string WeightInit::ReadScheme(OptionReader& options) {
-  std::vector<std::string> names;
-  for (const Scheme& scheme : kSchemes) names.emplace_back(scheme.name);
-  return options.Choice("init", kSchemes[0].name, names);
+  return ReadInit(options, /*by_fans=*/true);
 }
 
 WeightInit WeightInit::Read(OptionReader& options) {
   WeightInit init;
-  init.scheme_ = ReadScheme(options);
+  init.scheme_ = ReadInit(options, /*by_fans=*/false);
   init.gain_ = static_cast<float>(options.Number("gain", 1, 0, 1e6));
   return init;
 }

@@ -24,7 +24,8 @@ class WeightInit {
   WeightInit() = default;
   // Options init (xavier_normal), the scheme, and gain (1), the factor.
   static WeightInit Read(OptionReader& options);
-  // Option init alone: the name of a scheme.
+  // Option init alone, for models, which have no gain: the name of a scheme that goes by the size
+  // of a layer.
   static std::string ReadScheme(OptionReader& options);
 
   // Of weights that map `fan_in` numbers to `fan_out`.
