@@ -80,7 +80,7 @@ ACTIVATIONS = {
     "silu": (lambda x, o: Decimal(x) * sigmoid(x),
              lambda x, o: sigmoid(x) * (1 + Decimal(x) * sigmoid(-x))),
     "erf": (lambda x, o: math.erf(x), lambda x, o: 2 / Decimal(math.pi).sqrt() * exp(-Decimal(x) ** 2)),
-    "sqrt": (lambda x, o: Decimal(x).sqrt(), lambda x, o: 1 / (2 * Decimal(x).sqrt())),
+    "sqrt": (lambda x, o: Decimal(x).sqrt(), lambda x, o: 1 / (2 * Decimal(x).sqrt()) if x else 0.0),
     "asinh": (lambda x, o: (abs(Decimal(x)) + (1 + Decimal(x) ** 2).sqrt()).ln().copy_sign(Decimal(x)),
               lambda x, o: 1 / (1 + Decimal(x) ** 2).sqrt()),
 }
@@ -107,7 +107,7 @@ def main():
         for options in OPTIONS.get(name, [{}]):
             set_to = "".join(" %s %.17g" % option for option in options.items())
             positive = name in POSITIVE and options.get("exponent") != 0
-            for x in [x for x in points if x > 0 or not positive]:
+            for x in [x for x in points if x > 0 or not positive or (x == 0 and name == "sqrt")]:
                 lines.append("activation %s %.17g %.17g %.17g%s" % (name, x, value(x, options), derivative(x, options), set_to))
     for label in (0.0, 1.0, 0.25):
         for x in points:

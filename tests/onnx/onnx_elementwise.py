@@ -3,6 +3,7 @@ import numpy
 from onnx import TensorProto, numpy_helper
 
 from onnx_network import DENSE, DIM, FIELDS, case
+from shapes import PLACES
 
 
 @case(20)
@@ -115,3 +116,15 @@ def by_norms(n):
     zeros = n.Mul(n.vectors, n.float(0))
     return n.Concat(n.LpNormalization(n.vectors), n.LpNormalization(n.vectors, axis=1, p=1), n.Mul(n.LpNormalization(n.Relu(n.Add(
         n.vectors, n.drawn(FIELDS, 1))), axis=-1, p=2), n.float(2)), n.LpNormalization(zeros), axis=1)
+
+
+@case()
+def norms_of_zeros(n):
+    """Those of the places behind a sequence's end, as PyTorch exports them: by a norm, a cosine and a distance."""
+    x, target = n.Mul(n.history, n.drawn(DIM)), n.Slice(n.Mul(n.vectors, n.drawn(DIM)), n.ints(0), n.ints(1), n.ints(1))
+    norm = lambda t: n.Sqrt(n.ReduceSum(n.Mul(t, t), n.ints(2), keepdims=1))
+    size = n.ReduceL2(x, axes=[2], keepdims=1)
+    unit = n.Div(x, n.Clip(size, n.float(1e-12)))
+    cosine = n.Div(n.ReduceSum(n.Mul(x, target), n.ints(2), keepdims=1), n.Max(n.Mul(norm(x), norm(target)), n.float(1e-8)))
+    apart = norm(n.Sub(x, n.Concat(*[n.Slice(x, n.ints(0), n.ints(1), n.ints(1))] * PLACES, axis=1)))
+    return n.Concat(size, unit, cosine, apart, n.LpNormalization(x), axis=2)

@@ -140,9 +140,9 @@ absl::Status ReadLpNormalization(OnnxNodeReader& r) {
   r.LastAxis(x, x.axes.size() - 1);
   const Tensor size = p == 1 ? r.Layer("Abs", {x.tensor}) : r.Layer("Mul", {x.tensor, x.tensor});
   const Tensor sum = r.Layer("ReduceSum", {size}, OverLast(r.shape(size)));
-  // Before the root, whose slope at 0 is infinite.
-  const Tensor above = r.Layer("Where", {r.Layer("Step", {sum}), sum, NumberBeside(r, sum, 1)});
-  x.tensor = r.Layer("Div", {x.tensor, p == 1 ? above : r.Layer("Sqrt", {above})});
+  const Tensor norm = p == 1 ? sum : r.Layer("Sqrt", {sum});
+  const Tensor above = r.Layer("Where", {r.Layer("Step", {norm}), norm, NumberBeside(r, norm, 1)});
+  x.tensor = r.Layer("Div", {x.tensor, above});
   std::swap(x.axes[axis], x.axes.back());
   r.Set(std::move(x));
   return absl::OkStatus();
