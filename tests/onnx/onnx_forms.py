@@ -542,3 +542,11 @@ def logarithms_of_sums(n):
     most = n.ReduceMax(n.vectors, axes=[1], keepdims=1)
     most = n.Where(n.Or(n.IsInf(most), n.IsNaN(most)), n.float(0), most)
     return n.Add(n.Log(n.ReduceSum(n.Exp(n.Sub(n.vectors, most)), n.ints(1))), most)
+
+
+@case()
+def products_and_remainders_of_known_numbers(n):
+    x, y, rows = n.ints(-7, 7, -4), n.ints(3, -3, 3), n.numbers(numpy.array([[1, FIELDS], [2, DIM // 2]], dtype=numpy.int64))
+    flat = n.Reshape(n.vectors, n.Concat(n.ints(-1), n.Reshape(n.ReduceProd(rows), n.ints(1)), axis=0))
+    known = [n.Mod(x, y), n.Mod(x, y, fmod=1), n.Reshape(n.ReduceProd(x, axes=[-1]), n.ints(1))]
+    return n.Concat(flat, *[n.Mul(n.dense, n.Cast(k, to=TensorProto.FLOAT)) for k in known], axis=1)

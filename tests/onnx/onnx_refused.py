@@ -1,6 +1,6 @@
 """Networks that cannot be read: REFUSED, by what the error says."""
 import numpy
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
 
 import onnx_control_flow
 import onnx_functions
@@ -11,6 +11,8 @@ from onnx_network import BATCH, DENSE, DIM, FIELDS
 REFUSED = {
     "its output 1, ": lambda n: n.Mul(*n.LayerNormalization(n.vectors, n.drawn(DIM), outputs=2)),
     ", is read, and is not made": lambda n: n.Where(n.Dropout(n.vectors, outputs=2)[1], n.vectors, n.float(0)),
+    "of known whole numbers along some of their axes": lambda n: n.Mul(n.dense, n.Cast(n.ReduceProd(n.numbers(
+        numpy.array([[1, 2, 3], [4, 5, 6]], dtype=numpy.int64)), axes=[0]), to=TensorProto.FLOAT)),
     "is a sparse_initializer": lambda n: n.Mul(n.dense, n.sparse(DENSE)),
     '" has NaN among its numbers': lambda n: n.Mul(n.dense, n.numbers(numpy.array([1, numpy.nan, 2], dtype=numpy.float32))),
     **onnx_control_flow.REFUSED,

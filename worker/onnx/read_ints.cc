@@ -41,7 +41,8 @@ std::optional<int64_t> OfBatch(absl::string_view op, int64_t x, int64_t y) {
   } else if (op == "Div" && b.factor > 0 && a.more == 0 && b.more == 0 &&
              a.factor % b.factor == 0) {
     return a.factor / b.factor;
-  } else if (op == "Mod" && b.factor == 0 && b.more >= 1 && a.factor % b.more == 0) {
+  } else if ((op == "Mod" || op == "Fmod") && b.factor == 0 && b.more >= 1 &&
+             a.factor % b.more == 0) {
     return a.more % b.more;
   }
   if (factor < 1 || factor > kMost || more < 0 || more > kMostMore) return std::nullopt;
@@ -63,7 +64,7 @@ absl::StatusOr<int64_t> Of(absl::string_view op, int64_t x, int64_t y) {
     if (one && (IsBatch(x) || IsBatch(y))) return (op == "Max") == IsBatch(x) ? x : y;
   }
   const bool known = std::min(x, y) >= -kMost && std::max(x, y) <= kMost;
-  if (!known || (y == 0 && (op == "Div" || op == "Mod"))) {
+  if (!known || (y == 0 && (op == "Div" || op == "Mod" || op == "Fmod"))) {
     return absl::UnimplementedError("arithmetic with the batch's size, or with huge numbers");
   }
   if (op == "Add") return x + y;
@@ -71,6 +72,7 @@ absl::StatusOr<int64_t> Of(absl::string_view op, int64_t x, int64_t y) {
   if (op == "Mul") return x * y;
   if (op == "Div") return x / y;
   if (op == "Mod") return ((x % y) + y) % y;
+  if (op == "Fmod") return x % y;
   if (op == "Max") return std::max(x, y);
   if (op == "Min") return std::min(x, y);
   if (op == "Greater") return x > y ? 1 : 0;
@@ -253,7 +255,8 @@ absl::Status ReadRange(OnnxNodeReader& r) {
 
 // ONNX's arithmetic, comparisons, logic and Where on whole numbers.
 absl::Status ReadIntArithmetic(OnnxNodeReader& r) {
-  const std::string& op = r.node().op_type();
+  // Fmod: the remainder with the sign of the first operand.
+  const std::string op = r.Int("fmod", 0) != 0 ? "Fmod" : r.node().op_type();
   const size_t operands = op == "Where" ? 3 : op == "Neg" || op == "Not" ? 1 : 2;
   if (!AllInts(r) || r.inputs() != operands) {
     return absl::UnimplementedError("expected lists of known whole numbers");

@@ -1,6 +1,7 @@
 // Ops over whole axes: reductions, pooling, softmax.
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -139,8 +140,17 @@ absl::Status ReadReduceProd(OnnxNodeReader& r) {
     for (const int64_t factor : r.in(0).ints) {
       TESSERA_ASSIGN_OR_RETURN(product, IntProduct(product, factor));
     }
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> axes, r.IntsOf("axes", 1));
+    const size_t rank = r.in(0).dims.size();
+    std::set<int64_t> over;
+    for (const int64_t axis : axes)
+      over.insert(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
+    const bool none = over.empty() && r.Int("noop_with_empty_axes", 0) != 0;
+    if (none || (!over.empty() && over.size() < rank)) {
+      return absl::UnimplementedError("of known whole numbers along some of their axes");
+    }
     OnnxValue one = OnnxValue::OfInts({product});
-    if (r.Int("keepdims", 1) == 0) one.dims.clear();
+    one.dims.assign(r.Int("keepdims", 1) == 0 ? 0 : rank, 1);
     r.Set(std::move(one));
     return absl::OkStatus();
   }
