@@ -139,3 +139,20 @@ def weights_that_are_put_together(n):
     both = [n.Concat(*parts, axis=0) for parts in zip(*ways)]
     ends.append(n.LSTM(first, *both, outputs=3, hidden_size=6, direction="bidirectional")[1])
     return n.Concat(*[n.Flatten(n.Transpose(end, perm=[1, 0, 2])) for end in ends], axis=1)
+
+
+def _first(n):
+    return n.Transpose(n.vectors, perm=[1, 0, 2])
+
+
+# Networks all of whose numbers are trained, each once.
+LESS_THAN_USUAL = {
+    "one slope for all": lambda n: n.PRelu(n.PRelu(n.vectors, n.drawn(1)), n.drawn(1, 1)),
+    "a GRU without a bias": lambda n: n.Transpose(n.GRU(
+        _first(n), n.drawn(1, 18, DIM), n.drawn(1, 18, 6), outputs=2, hidden_size=6, linear_before_reset=1)[1], perm=[1, 0, 2]),
+    "an LSTM without a bias": lambda n: n.Transpose(n.LSTM(
+        _first(n), n.drawn(2, 24, DIM), n.drawn(2, 24, 6), outputs=3, hidden_size=6, direction="bidirectional")[1], perm=[1, 0, 2]),
+    "a scale without a shift": lambda n: n.LayerNormalization(n.vectors, n.drawn(DIM)),
+    "one bias for all": lambda n: n.Gemm(n.dense, n.drawn(DENSE, 4), n.drawn(1)),
+    "one scale for all": lambda n: n.LayerNormalization(n.vectors, n.drawn(1), n.drawn(DIM)),
+}

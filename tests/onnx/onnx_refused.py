@@ -44,7 +44,7 @@ REFUSED = {
     "a direction begins at [1, 6], expected [batch, 6]": lambda n: n.GRU(n.Transpose(n.vectors, perm=[1, 0, 2]), n.drawn(1, 18, DIM), n.drawn(1, 18, 6), "", "",
                                             n.drawn(1, 1, 6), outputs=2, hidden_size=6, linear_before_reset=1)[1],
     "some of its weights in common": lambda n: (lambda w: n.Concat(*[n.Flatten(n.Transpose(n.GRU(
-        n.Transpose(n.vectors, perm=[1, 0, 2]), w, n.drawn(2, 18, 6), outputs=2, hidden_size=6, linear_before_reset=1,
+        n.Transpose(n.vectors, perm=[1, 0, 2]), w, n.drawn(2, 18, 6), n.drawn(2, 36), outputs=2, hidden_size=6, linear_before_reset=1,
         direction="bidirectional")[1], perm=[1, 0, 2])) for _ in range(2)], axis=1))(n.drawn(2, 18, DIM)),
     "that hides what is behind each query": lambda n: n.Attention(*[n.vectors] * 3, n.drawn(FIELDS, FIELDS), q_num_heads=2,
                                                                  kv_num_heads=2),

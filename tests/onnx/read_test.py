@@ -20,6 +20,7 @@ except ImportError as missing:
     sys.exit(77)
 
 import onnx_forms  # noqa: F401  adds its cases
+import onnx_parameters
 import onnx_sequences  # noqa: F401  adds its cases
 from onnx_network import BATCH, CASES, DENSE, DIM, FIELDS, PLACES, Network
 from onnx_refused import REFUSED
@@ -111,8 +112,25 @@ class Reads(unittest.TestCase):
         self.read()
         for name, size in sizes.items():
             with self.subTest(name):
-                (trained,) = numpy.fromfile(self.root / name / "trained", dtype=numpy.float32)
-                self.assertLessEqual(trained, size)
+                self.assertLessEqual(self.trained(name), size)
+
+    def test_layers_train_the_numbers_of_the_file_and_no_more(self):
+        """Where ONNX leaves out what ours would have, or has one number for all."""
+        networks = {}
+        for name, build in onnx_parameters.LESS_THAN_USUAL.items():
+            networks[name] = Network(17)
+            model, _ = self.whole(networks[name], build(networks[name]))
+            onnx.save(model, self.folder(name) / "model.onnx")
+            networks[name] = model
+        self.read()
+        for name, model in networks.items():
+            with self.subTest(name):
+                self.expect(self.root / name, self.run_here(model)[0][:, 0])
+                self.assertEqual(self.trained(name), numbers_of(model.graph))
+
+    def trained(self, name):
+        (trained,) = numpy.fromfile(self.root / name / "trained", dtype=numpy.float32)
+        return trained
 
     def test_numbers_that_an_exporter_merged_are_trained_apart(self):
         """It leaves an Identity for each that is gone, as PyTorch's does for the ones of normalisations."""
@@ -123,8 +141,7 @@ class Reads(unittest.TestCase):
         onnx.save(model, self.folder("merged") / "model.onnx")
         self.read()
         self.expect(self.root / "merged", expected)
-        (trained,) = numpy.fromfile(self.root / "merged" / "trained", dtype=numpy.float32)
-        self.assertEqual(trained, 2 * DIM + FIELDS * DIM)
+        self.assertEqual(self.trained("merged"), 2 * DIM + FIELDS * DIM)
 
     def test_inputs_may_be_other_floats(self):
         for kind in (onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE):

@@ -7,6 +7,7 @@ namespace tessera::worker::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
 
 TEST(OnnxFile, StartsFromItsNumbersAndTrainsInitializersAlone) {
   FileOfNodes file;
@@ -27,6 +28,31 @@ TEST(OnnxFile, StartsFromItsNumbersAndTrainsInitializersAlone) {
   session.executor.dense()[0] = 1;
   session.executor.dense()[1] = -2;
   EXPECT_THAT(session.Forward(), ElementsAre(1.75f, -2.75f));
+}
+
+// As PyTorch trains them.
+TEST(OnnxFile, FactorsOfAProductAreNoPartOfItsWeights) {
+  FileOfNodes file;
+  file.Floats("w", {1, 2}, {3, -1});
+  file.Floats("b", {2}, {0.5f, 2});
+  file.Floats("v", {1, 2}, {4, 6});
+  file.Floats("all", {1}, {0.25f});
+  file.Floats("last", {2, 1}, {1, -2});
+  file.Node("Gemm", {"d0", "w", "b"}, "product");
+  file.Attribute("alpha").set_f(0.5f);
+  file.Attribute("beta").set_f(4);
+  file.Node("Gemm", {"d0", "v", "all"}, "other");
+  file.Node("Add", {"product", "other"}, "sum");
+  file.Node("MatMul", {"sum", "last"}, "y");
+  v1::JobSpec spec = FromFile(Job("lr", 0, 1));
+  spec.mutable_model()->clear_output();
+  const auto model = Import(spec, file.model.SerializeAsString());
+  ASSERT_TRUE(model.ok()) << model.status();
+  Session session(**model);
+  EXPECT_THAT(session.trained, UnorderedElementsAre(3, -1, 0.5f, 2, 4, 6, 0.25f, 1, -2));
+  session.executor.Resize(1);
+  session.executor.dense()[0] = 2;
+  EXPECT_THAT(session.Forward(), ElementsAre(13.25f - 2 * 19.25f));
 }
 
 // What exporters name so stands in the network's code.

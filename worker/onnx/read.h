@@ -120,6 +120,8 @@ class OnnxNodeReader {
   absl::StatusOr<Tensor> Materialize(size_t i, const Aligned& others);
   // The same with these dimensions, which hold as many numbers.
   absl::StatusOr<Tensor> Materialize(size_t i, const std::vector<int64_t>& dims);
+  // Input i, one number or one for each of the last axis of `shape`, beside tensors of that shape.
+  absl::StatusOr<Tensor> OfLast(size_t i, const Shape& shape);
   // Input i, known numbers, as a tensor of these dimensions, which include the batch.
   absl::StatusOr<OnnxValue> Repeated(size_t i, const std::vector<int64_t>& dims);
   // The tensor with another sample shape.

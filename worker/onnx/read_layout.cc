@@ -210,6 +210,17 @@ absl::StatusOr<Tensor> OnnxNodeReader::Materialize(size_t i, const std::vector<i
   return Layer("Constant", {}, std::move(options));
 }
 
+absl::StatusOr<Tensor> OnnxNodeReader::OfLast(size_t i, const Shape& shape) {
+  TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, FloatsIn(i));
+  std::vector<int64_t> dims(shape.rank(), 1);
+  if (numbers.size() != 1) dims.back() = shape.last();
+  if (numbers.size() != static_cast<size_t>(dims.back())) {
+    return absl::UnimplementedError(absl::StrCat("input ", i, " has ", numbers.size(),
+                                                 " numbers, expected 1 or ", shape.last()));
+  }
+  return Materialize(i, dims);
+}
+
 absl::StatusOr<OnnxValue> OnnxNodeReader::Repeated(size_t i, const std::vector<int64_t>& dims) {
   const auto batch = std::find_if(dims.begin(), dims.end(), IsBatch);
   if (std::count_if(dims.begin(), dims.end(), IsBatch) != 1 ||

@@ -107,23 +107,22 @@ absl::Status ReadInstanceNormalization(OnnxNodeReader& r) {
 
 absl::Status ReadLayerNormalization(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(FromAxisOn of, ReadFromAxisOn(r));
-  const auto width = static_cast<size_t>(r.shape(of.x.tensor).last());
-  std::vector<OnnxNodeReader::Weight> weights;
-  for (const auto& [name, i] : {std::pair("weight", size_t{1}), std::pair("bias", size_t{2})}) {
-    if (i == 2 && !r.Has(i)) continue;  // it begins at 0
-    TESSERA_ASSIGN_OR_RETURN(std::vector<float> start, r.FloatsIn(i));
-    if (start.size() == 1) start.assign(width, start[0]);
-    if (start.size() != width) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input ", i, " has ", start.size(), " numbers, expected ", width));
+  const Tensor x = of.x.tensor;
+  const auto width = static_cast<size_t>(r.shape(x).last());
+  if (r.in(1).floats.size() == width && r.in(2).floats.size() == width) {
+    TESSERA_ASSIGN_OR_RETURN(
+        of.x.tensor,
+        r.TrainedLayer("LayerNormalization", {x},
+                       Options().Set("epsilon", static_cast<double>(r.Float("epsilon", 1e-5f))),
+                       {{"weight", 1, r.in(1).floats}, {"bias", 2, r.in(2).floats}}));
+  } else {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor scale, r.OfLast(1, r.shape(x)));
+    of.x.tensor = r.Layer("Mul", {Standardized(r, x), scale});
+    if (r.Has(2)) {
+      TESSERA_ASSIGN_OR_RETURN(const Tensor bias, r.OfLast(2, r.shape(x)));
+      of.x.tensor = r.Layer("Add", {of.x.tensor, bias});
     }
-    weights.push_back({name, i, std::move(start)});
   }
-  TESSERA_ASSIGN_OR_RETURN(
-      of.x.tensor,
-      r.TrainedLayer("LayerNormalization", {of.x.tensor},
-                     Options().Set("epsilon", static_cast<double>(r.Float("epsilon", 1e-5f))),
-                     std::move(weights)));
   r.SplitLast(of.x, of.axis, of.sizes);
   r.Set(std::move(of.x));
   return absl::OkStatus();
@@ -153,15 +152,7 @@ absl::Status ReadRmsNormalization(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(FromAxisOn of, ReadFromAxisOn(r));
   const Tensor x = of.x.tensor;
   const Tensor y = ByRoot(r, x, r.Layer("Mul", {x, x}));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<float> factors, r.FloatsIn(1));
-  const Shape shape = r.shape(x);
-  std::vector<int64_t> of_last(shape.rank(), 1);
-  if (factors.size() != 1) of_last.back() = shape.last();
-  if (factors.size() != static_cast<size_t>(of_last.back())) {
-    return absl::UnimplementedError(
-        absl::StrCat("its scale has ", factors.size(), " numbers, expected 1 or ", shape.last()));
-  }
-  TESSERA_ASSIGN_OR_RETURN(const Tensor scale, r.Materialize(1, of_last));
+  TESSERA_ASSIGN_OR_RETURN(const Tensor scale, r.OfLast(1, r.shape(x)));
   of.x.tensor = r.Layer("Mul", {y, scale});
   r.SplitLast(of.x, of.axis, of.sizes);
   r.Set(std::move(of.x));

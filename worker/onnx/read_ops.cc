@@ -122,7 +122,15 @@ absl::Status BatchNormalization(OnnxNodeReader& r) {
 absl::Status PRelu(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   TESSERA_ASSIGN_OR_RETURN(std::vector<float> slope, r.FloatsIn(1));
-  // The slopes belong to one axis, or are one number.
+  if (slope.size() == 1) {  // max(x, 0) + s (x - max(x, 0))
+    TESSERA_ASSIGN_OR_RETURN(const Tensor s, r.OfLast(1, r.shape(x.tensor)));
+    const Tensor above = r.Layer("Relu", {x.tensor});
+    const Tensor below = r.Layer("Sub", {x.tensor, above});
+    x.tensor = r.Layer("Add", {above, r.Layer("Mul", {below, s})});
+    r.Set(std::move(x));
+    return absl::OkStatus();
+  }
+  // The slopes belong to one axis.
   const std::vector<int64_t>& dims = r.in(1).dims;
   size_t axis = x.axes.size() - 1;
   for (size_t i = 0; i < dims.size() && dims.size() <= x.axes.size(); ++i) {
@@ -130,7 +138,6 @@ absl::Status PRelu(OnnxNodeReader& r) {
   }
   TESSERA_RETURN_IF_ERROR(r.SampleAxis(static_cast<int64_t>(axis), x).status());
   const auto width = static_cast<size_t>(r.DimsOf(x)[axis]);
-  if (slope.size() == 1) slope.assign(width, slope[0]);
   if (slope.size() != width) {
     return absl::UnimplementedError(absl::StrCat("its slope has ", slope.size(),
                                                  " numbers, expected 1 or one for each of the ",

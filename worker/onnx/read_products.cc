@@ -12,12 +12,11 @@ namespace {
 using Kind = OnnxValue::Kind;
 
 // w [in, units] transposed to the dense graph's [units, in].
-std::vector<float> Turned(const std::vector<float>& w, int64_t in, int64_t units, float factor,
-                          bool turned) {
+std::vector<float> Turned(const std::vector<float>& w, int64_t in, int64_t units, bool turned) {
   std::vector<float> out(w.size());
   for (int64_t i = 0; i < in; ++i) {
     for (int64_t k = 0; k < units; ++k) {
-      out[k * in + i] = factor * (turned ? w[k * in + i] : w[i * units + k]);
+      out[k * in + i] = turned ? w[k * in + i] : w[i * units + k];
     }
   }
   return out;
@@ -27,8 +26,6 @@ struct LinearForm {
   size_t weights = 1;   // the input that has them, a matrix or a vector
   bool turned = false;  // [units, in] instead of [in, units]
   bool bias = false;    // input 2
-  float alpha = 1;
-  float beta = 1;
 };
 
 // x W (+ b) over the last axis of ONNX, which is then the last of the tensor: a layer with the
@@ -50,17 +47,15 @@ absl::StatusOr<OnnxValue> Linear(OnnxNodeReader& r, OnnxValue x, const LinearFor
         absl::StrCat("its weights ", DimsText(dims), " do not fit the input ", DimsText(found)));
   }
   std::vector<OnnxNodeReader::Weight> trained;
-  trained.push_back({"weight", form.weights, Turned(weights, in, units, form.alpha, form.turned),
-                     absl::StrCat(form.turned ? "turned" : "", form.alpha)});
+  trained.push_back({"weight", form.weights, Turned(weights, in, units, form.turned),
+                     form.turned ? "turned" : ""});
   if (form.bias) {
     TESSERA_ASSIGN_OR_RETURN(std::vector<float> start, r.FloatsIn(2));
-    if (start.size() == 1) start.assign(static_cast<size_t>(units), start[0]);
     if (start.size() != static_cast<size_t>(units)) {
       return absl::InvalidArgumentError(
           absl::StrCat("its bias has ", start.size(), " numbers, expected ", units));
     }
-    for (float& b : start) b *= form.beta;
-    trained.push_back({"bias", 2, std::move(start), absl::StrCat(form.beta)});
+    trained.push_back({"bias", 2, std::move(start)});
   }
   r.LastAxis(x, axis);
   TESSERA_ASSIGN_OR_RETURN(
@@ -268,14 +263,22 @@ absl::Status ReadGemm(OnnxNodeReader& r) {
     return absl::UnimplementedError("expected an input of two axes and constant weights");
   }
   if (r.Int("transA", 0) != 0) std::swap(x.axes[0], x.axes[1]);
-  const bool summand = r.IsTensor(2);
-  TESSERA_ASSIGN_OR_RETURN(x, Linear(r, std::move(x),
-                                     {.turned = r.Int("transB", 0) != 0,
-                                      .bias = r.Has(2) && !summand,
-                                      .alpha = r.Float("alpha", 1),
-                                      .beta = r.Float("beta", 1)}));
-  if (summand) {
+  const bool turned = r.Int("transB", 0) != 0;
+  const float alpha = r.Float("alpha", 1), beta = r.Float("beta", 1);
+  const auto scaled = [&](Tensor t, float factor) {
+    return factor == 1 ? t : r.Layer("Mul", {t, NumberBeside(r, t, static_cast<double>(factor))});
+  };
+  // A bias that is scaled, or one number for all, stands behind the layer.
+  const bool bias = r.Has(2) && !r.IsTensor(2);
+  const bool within = bias && alpha == 1 && beta == 1 &&
+                      (r.in(2).floats.size() != 1 || r.DimsOf(r.in(1))[turned ? 0 : 1] == 1);
+  TESSERA_ASSIGN_OR_RETURN(x, Linear(r, std::move(x), {.turned = turned, .bias = within}));
+  x.tensor = scaled(x.tensor, alpha);
+  if (r.IsTensor(2)) {
     TESSERA_ASSIGN_OR_RETURN(x, WithSummand(r, x));
+  } else if (bias && !within) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor behind, r.OfLast(2, r.shape(x.tensor)));
+    x.tensor = r.Layer("Add", {x.tensor, scaled(behind, beta)});
   }
   r.Set(std::move(x));
   return absl::OkStatus();

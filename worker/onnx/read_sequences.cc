@@ -58,7 +58,6 @@ absl::Status ReadAsOp(OnnxNodeReader& r, const std::string& op, OnnxRecurrence& 
     for (const auto& [name, i, size] : {std::tuple("weight", size_t{1}, gates * units * width),
                                         std::tuple("recurrence", size_t{2}, gates * units * units),
                                         std::tuple("bias", size_t{3}, 2 * gates * units)}) {
-      if (i == 3 && !r.Has(3)) continue;  // it begins at 0
       TESSERA_ASSIGN_OR_RETURN(weights.emplace_back(),
                                recurrence.WeightOf(direction, name, i, size, 0, size));
     }

@@ -30,11 +30,11 @@ class OnnxRecurrence {
   int64_t gates() const { return gates_; }
   int64_t places() const { return places_; }
   int64_t units() const { return units_; }
-  // Whether the dense graph's ops know it: it begins at zeros, and lengths that differ by sample
-  // are those of a walk forward.
+  // Whether the dense graph's ops know it: it has a bias and begins at zeros, and lengths that
+  // differ by sample are those of a walk forward.
   bool is_plain() const {
     const bool backward = directions_.back().backward;
-    return begins_at_zero_ && (!has_lengths() || !backward);
+    return r_.Has(3) && begins_at_zero_ && (!has_lengths() || !backward);
   }
 
   // x and, if they differ by sample, the lengths, [batch, 1]: what the dense graph's ops read.
