@@ -120,8 +120,7 @@ TEST(Onnx, ReadsWhatItWritesAndPredictsTheSame) {
     for (size_t i = 0; i < found.size(); ++i) {
       EXPECT_NEAR(found[i], expected[i], 1e-4f * std::max(1.0f, std::fabs(expected[i])));
     }
-    // What was trained stays so; a composition's numbers may become parameters too.
-    EXPECT_GE((*read)->trained_floats(), WrittenTrainedFloats((*model)->graph()));
+    EXPECT_EQ((*read)->trained_floats(), WrittenTrainedFloats((*model)->graph()));
   }
 }
 

@@ -126,7 +126,7 @@ void LayerNormalization(Emission& e) {
   }
   const std::vector<float> ones(static_cast<size_t>(e.in_shape(0).last()), 1.0f);
   const std::string one =
-      e.onnx.Floats(absl::StrCat(e.node.name, "/one"), {e.in_shape(0).last()}, ones);
+      e.onnx.Constant(absl::StrCat(e.node.name, "/one"), {e.in_shape(0).last()}, ones);
   const std::string xhat =
       e.Value("LayerNormalization", {e.in[0], one}, {{"axis", int64_t{-1}}, {"epsilon", epsilon}});
   e.Last("Add", {e.Value("Mul", {xhat, e.Weight("weight")}), e.Weight("bias")});

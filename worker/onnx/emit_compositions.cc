@@ -69,7 +69,8 @@ void EmitBilinear(Emission& e) {
   e.Last("Add", {e.Value("MatMul", {products, matrix}), e.Weight("bias")});
 }
 
-// p = sigmoid((x - mean) / sqrt(var + eps)); y = (p + (1 - p) alpha) x
+// p = sigmoid((x - mean) / sqrt(var + eps)); y = (p + (1 - p) alpha) x. The running statistics are
+// no parameters.
 void EmitDice(Emission& e) {
   const double epsilon = e.options.Number("epsilon", 1e-9, 1e-12, 1);
   const absl::Span<const float> variance = e.values("running_var");
@@ -78,10 +79,11 @@ void EmitDice(Emission& e) {
     inverse[j] = 1 / std::sqrt(variance[j] + static_cast<float>(epsilon));
   }
   const auto width = static_cast<int64_t>(inverse.size());
+  const std::string mean =
+      e.onnx.Constant(e.ParameterName("running_mean"), {width}, e.values("running_mean"));
   const std::string factor =
-      e.onnx.Floats(absl::StrCat(e.node.name, "/inverse_deviation"), {width}, inverse);
-  const std::string xhat =
-      e.Value("Mul", {e.Value("Sub", {e.in[0], e.Weight("running_mean")}), factor});
+      e.onnx.Constant(absl::StrCat(e.node.name, "/inverse_deviation"), {width}, inverse);
+  const std::string xhat = e.Value("Mul", {e.Value("Sub", {e.in[0], mean}), factor});
   const std::string p = e.Value("Sigmoid", {xhat});
   const std::string rest = e.Value("Sub", {e.Scalar("one", 1), p});
   const std::string slope = e.Value("Add", {p, e.Value("Mul", {rest, e.Weight("alpha")})});
