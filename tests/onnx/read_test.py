@@ -128,6 +128,17 @@ class Reads(unittest.TestCase):
                 self.expect(self.root / name, self.run_here(model)[0][:, 0])
                 self.assertEqual(self.trained(name), numbers_of(model.graph))
 
+    def test_exponents_and_bounds_are_trained_where_names_tell_them_from_numbers_of_the_code(self):
+        for producer, trained in (("pytorch", 3), ("", 1)):
+            with self.subTest(producer):
+                network = Network(17)
+                model, expected = self.whole(network, onnx_parameters.exponents_and_bounds(network))
+                model.producer_name = producer
+                onnx.save(model, self.folder(f"by-{producer}") / "model.onnx")
+                self.read()
+                self.expect(self.root / f"by-{producer}", expected)
+                self.assertEqual(self.trained(f"by-{producer}"), trained + 3 * FIELDS * DIM)
+
     def trained(self, name):
         (trained,) = numpy.fromfile(self.root / name / "trained", dtype=numpy.float32)
         return trained

@@ -126,6 +126,15 @@ class Gru(Fields):
         return self.cell(vectors)[0]
 
 
+class NoBias(Fields):
+    def make(self):
+        self.gru, self.lstm = nn.GRU(DIM, DIM, batch_first=True, bias=False), nn.LSTM(DIM, DIM, batch_first=True, bias=False)
+        self.norm = nn.LayerNorm(DIM)
+
+    def fields(self, vectors):
+        return self.norm(self.gru(vectors)[0] + self.lstm(vectors)[0])
+
+
 class LastOfGru(Module):
     WIDE = DIM
 
@@ -333,6 +342,19 @@ class Powers(Module):
         return x**3 + positive**-1 + positive**1.5 + torch.rsqrt(x * x + 1) + torch.sin(x) * torch.cos(x) + torch.sign(x)
 
 
+class TrainedNumbers(Module):
+    """Parameters of one number: an exponent that is a factor too, an exponent, a bound and a slope."""
+
+    def make(self):
+        self.power, self.mean, self.most = (nn.Parameter(torch.tensor(value)) for value in (1.75, 3.0, 0.5))
+        self.slope = nn.PReLU()
+
+    def body(self, dense, vectors):
+        x = flat(dense, vectors)
+        powers = self.power * torch.relu(x).pow(self.power) + x.clamp(min=0.1).pow(self.mean)
+        return powers + torch.clamp(x, max=self.most) + self.slope(self.slope(x) - 0.5)
+
+
 class Moments(Module):
     WIDE = 5 * DIM
 
@@ -460,7 +482,7 @@ class OwnPlaces(Module):
         return torch.cat([dense, vectors[samples, place], vectors[samples[:, None], both].flatten(1), by_gather], 1)
 
 
-MODULES = (MultiHeadAttention, EncoderLayer, Encoder, ScaledDotProduct, MaskedAttention, FeatureTokens, PaddedSequence, Gru, LastOfGru,
+MODULES = (MultiHeadAttention, EncoderLayer, Encoder, ScaledDotProduct, MaskedAttention, FeatureTokens, PaddedSequence, Gru, NoBias, LastOfGru,
            GruBothWays, Lstm, LstmBothWays, PoolingByAttention, Towers, Cosine, PairsByIndex, CrossExperts, HeadsOfForms,
-           LayerOfEachField, Experts, LogarithmicNeurons, Convolutions, Windows, Decoder, Normalizations, Gates, Powers, Moments,
+           LayerOfEachField, Experts, LogarithmicNeurons, Convolutions, Windows, Decoder, Normalizations, Gates, Powers, TrainedNumbers, Moments,
            Choices, Periodic, WeightNorm, Mixture, Prototypes, LowRank, Tied, WeighedPairs, Bins, BatchInAShape, OwnPlaces)

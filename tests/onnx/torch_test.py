@@ -277,6 +277,43 @@ class Read(unittest.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 self.compare(form, export, pathlib.Path(folder))
 
+    def exports(self, form, export, network, path):
+        """False: an exporter has not every op."""
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            try:
+                export(network, (torch.randn(3, DENSE), torch.randn(3, FIELDS, DIM)), path)
+            except Exception as refused:
+                name = type(network).__name__
+                print(f"{form}: {name} is not exported: {str(refused).splitlines()[0][:100]}", file=sys.__stderr__)
+                return False
+        return True
+
+    def test_modules_train_as_many_numbers_as_in_torch(self):
+        """Exported in the way that keeps all of them."""
+        warnings.filterwarnings("ignore")
+        export = lambda *arguments: export_by_tracing(*arguments, 16, do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING)
+        expected = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for kind in MODULES:
+                root = pathlib.Path(folder) / kind.__name__
+                root.mkdir()
+                network = kind()
+                for parameter in network.parameters():
+                    nn.init.normal_(parameter)  # what is equal everywhere does not make layers share
+                if not self.exports("opset 16 for training", export, network, root / "model.onnx"):
+                    continue
+                (root / "inputs").write_bytes(without_history(torch.randn(5, DENSE).numpy(), torch.randn(5, FIELDS, DIM).numpy()))
+                # A file has a scale and a shift of these, too.
+                plain = sum(2 * part.num_features for part in network.modules() if isinstance(part, nn.BatchNorm1d) and not part.affine)
+                expected[kind.__name__] = plain + sum(parameter.numel() for parameter in network.parameters())
+            subprocess.run([READ, folder], check=True, timeout=120)
+            for name, numbers in expected.items():
+                with self.subTest(name):
+                    root = pathlib.Path(folder) / name
+                    self.assertFalse((root / "error").exists(), (root / "error").read_text() if (root / "error").exists() else "")
+                    (trained,) = torch.frombuffer(bytearray((root / "trained").read_bytes()), dtype=torch.float32).tolist()
+                    self.assertEqual(trained, numbers)
+
     def compare(self, form, export, root):
         torch.manual_seed(1)
         dense, vectors = torch.randn(5, DENSE), torch.randn(5, FIELDS, DIM)
@@ -286,12 +323,8 @@ class Read(unittest.TestCase):
             folder.mkdir()
             torch.manual_seed(3)
             network = kind().eval()
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                try:
-                    export(network, (torch.randn(3, DENSE), torch.randn(3, FIELDS, DIM)), folder / "model.onnx")
-                except Exception as refused:  # an exporter has not every op
-                    print(f"{form}: {kind.__name__} is not exported: {str(refused).splitlines()[0][:100]}", file=sys.__stderr__)
-                    continue
+            if not self.exports(form, export, network, folder / "model.onnx"):
+                continue
             (folder / "inputs").write_bytes(without_history(dense.numpy(), vectors.numpy()))
             with torch.no_grad():
                 expected[kind.__name__] = network(dense, vectors).reshape(-1)

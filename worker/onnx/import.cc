@@ -178,7 +178,8 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
   TESSERA_ASSIGN_OR_RETURN(const auto names, InputNamesOf(model));
   std::deque<onnx::NodeProto> made;
   const std::set<std::string> several = InSeveralForms(Unfolded(nodes, made));
-  const std::set<std::string> with_gradient = NamesWithGradient(nodes, outputs);
+  const std::set<std::string> with_gradient =
+      NamesWithGradient(nodes, outputs, whole.producer_name());
   std::map<std::string, int> read;  // how often
   for (const onnx::NodeProto* node : nodes) {
     for (const std::string& name : node->input()) ++read[name];

@@ -10,8 +10,13 @@
 namespace tessera::worker {
 namespace {
 
+// Exporters whose names of numbers tell those of the code, see IsOfCode.
+bool NamesTell(absl::string_view producer) {
+  return producer == "pytorch" || producer == "tf2onnx";
+}
+
 // Whether a gradient passes from the node's output to its input.
-bool PassesGradient(const onnx::NodeProto& node, int input) {
+bool PassesGradient(const onnx::NodeProto& node, int input, absl::string_view producer) {
   static const auto* const none =
       new std::set<std::string>{"And",   "ArgMax",  "ArgMin", "Ceil",        "ConstantOfShape",
                                 "Equal", "EyeLike", "Floor",  "Greater",     "GreaterOrEqual",
@@ -19,10 +24,11 @@ bool PassesGradient(const onnx::NodeProto& node, int input) {
                                 "Not",   "OneHot",  "Or",     "Range",       "Round",
                                 "Shape", "Sign",    "Size",   "Xor"};
   // Inputs after the first only say how, and get no gradient.
-  static const auto* const first =
-      new std::set<std::string>{"CastLike", "Clip", "Dropout", "Pad", "Pow"};
+  static const auto* const first = new std::set<std::string>{"CastLike", "Dropout", "Pad"};
   const std::string& op = node.op_type();
   if (op == "Where") return input > 0;
+  // Exponents and bounds, mostly the code's.
+  if ((op == "Clip" || op == "Pow") && input > 0) return NamesTell(producer);
   if (op == "Cast") {
     return std::none_of(node.attribute().begin(), node.attribute().end(),
                         [](const auto& to) { return to.name() == "to" && !IsFloatType(to.i()); });
@@ -42,7 +48,8 @@ absl::string_view WithoutNumber(absl::string_view name) {
 }  // namespace
 
 std::set<std::string> NamesWithGradient(const std::vector<const onnx::NodeProto*>& nodes,
-                                        const std::vector<std::string>& outputs) {
+                                        const std::vector<std::string>& outputs,
+                                        absl::string_view producer) {
   std::set<std::string> reached(outputs.begin(), outputs.end());
   // From the end: what a node reads is made before it.
   for (auto at = nodes.rbegin(); at != nodes.rend(); ++at) {
@@ -53,7 +60,7 @@ std::set<std::string> NamesWithGradient(const std::vector<const onnx::NodeProto*
     }
     if (!GraphsWithin(node).empty()) reached.merge(NamesRead({&node}));
     for (int i = 0; i < node.input_size(); ++i) {
-      if (PassesGradient(node, i)) reached.insert(node.input(i));
+      if (PassesGradient(node, i, producer)) reached.insert(node.input(i));
     }
   }
   return reached;

@@ -12,12 +12,13 @@ namespace tessera::worker {
 // Decides which numbers of a file are parameters.
 
 // The names that a gradient of `outputs` reaches through the nodes that they need. It does not pass
-// comparisons, rounding and conditions.
+// comparisons, rounding and conditions; nor exponents and bounds, unless the names of `producer`,
+// who wrote the file, tell which are parameters.
 std::set<std::string> NamesWithGradient(const std::vector<const onnx::NodeProto*>& nodes,
-                                        const std::vector<std::string>& outputs);
+                                        const std::vector<std::string>& outputs,
+                                        absl::string_view producer);
 
-// Whether an exporter made the initializer of numbers in the network's code, judged by its name;
-// `producer`: the file's.
+// Whether an exporter made the initializer of numbers in the network's code, judged by its name.
 bool IsOfCode(const OnnxValue& value, absl::string_view name, absl::string_view producer);
 
 }  // namespace tessera::worker

@@ -24,6 +24,14 @@ Tensor IsAbove(OnnxNodeReader& r, Tensor a, Tensor b) {
   return r.Layer("Step", {r.Layer("Sub", {a, b})});
 }
 
+// x to a power that is computed, as exp(p ln x); NaN below 0, and 0 at 0.
+Tensor Power(OnnxNodeReader& r, Tensor x, Tensor p) {
+  const Tensor other = r.Layer("Step", {r.Layer("Abs", {x})});
+  const Tensor log = r.Layer("Log", {r.Layer("Where", {other, x, NumberBeside(r, x, 1)})});
+  const Tensor power = r.Layer("Exp", {r.Layer("Mul", {log, p})});
+  return r.Layer("Where", {other, power, NumberBeside(r, x, 0)});
+}
+
 }  // namespace
 
 Tensor NumberBeside(OnnxNodeReader& r, Tensor x, double value) {
@@ -120,7 +128,7 @@ absl::Status ReadGelu(OnnxNodeReader& r) {
   });
 }
 
-// A number to a tensor's power: exp(x ln c).
+// A number to a tensor's power: exp(x ln c). The exponent may be a parameter.
 absl::Status ReadPow(OnnxNodeReader& r) {
   const bool of_number = r.IsTensor(1) && r.in(0).floats.size() == 1 && !r.in(0).trained &&
                          r.in(0).dims.size() <= r.in(1).axes.size();
@@ -128,6 +136,10 @@ absl::Status ReadPow(OnnxNodeReader& r) {
     const double factor = std::log(static_cast<double>(r.in(0).floats[0]));
     r.Set(r.in(1), r.Layer("Exp", {Scaled(r, r.in(1).tensor, factor)}));
     return absl::OkStatus();
+  }
+  if (r.in(1).trained || (r.IsTensor(1) && r.in(1).IsUnbatched())) {
+    return SetBroadcast(
+        r, [&](const std::vector<Tensor>& operands) { return Power(r, operands[0], operands[1]); });
   }
   double exponent = 0;
   if (r.in(1).floats.size() == 1) {

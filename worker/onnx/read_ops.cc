@@ -17,10 +17,11 @@ absl::Status Elementwise(OnnxNodeReader& r, absl::string_view op,
   return SetElementwise(r, [&](Tensor x) { return r.Layer(op, {x}, std::move(options)); });
 }
 
-// Bounds are attributes before opset 11.
+// Bounds are attributes before opset 11, and may be parameters.
 absl::Status Clip(OnnxNodeReader& r) {
   google::protobuf::Struct options;
   OnnxValue known = r.in(0);
+  std::vector<size_t> trained;
   for (const auto& [name, i] : {std::pair<std::string, size_t>{"min", 1}, {"max", 2}}) {
     double bound = 0;
     if (r.Has(i)) {
@@ -28,6 +29,10 @@ absl::Status Clip(OnnxNodeReader& r) {
       const bool of_batch = given.ints.size() == 1 && IsBatch(given.ints[0]);
       if (given.floats.size() + given.ints.size() != 1 || of_batch) {
         return absl::UnimplementedError(absl::StrCat(name, " is no constant number"));
+      }
+      if (given.trained) {
+        trained.push_back(i);
+        continue;
       }
       bound = given.ints.empty() ? static_cast<double>(given.floats[0])
                                  : static_cast<double>(given.ints[0]);
@@ -42,11 +47,20 @@ absl::Status Clip(OnnxNodeReader& r) {
       number = i == 1 ? std::max(number, limit) : std::min(number, limit);
     }
   }
-  if (known.kind != Kind::kFloats || known.trained) {
-    return Elementwise(r, "Clip", std::move(options));
+  if (known.kind == Kind::kFloats && !known.trained) {
+    known.source.clear();
+    r.Set(std::move(known));
+    return absl::OkStatus();
   }
-  known.source.clear();
-  r.Set(std::move(known));
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
+  if (trained.empty() || !options.fields().empty()) {
+    x.tensor = r.Layer("Clip", {x.tensor}, std::move(options));
+  }
+  for (const size_t i : trained) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor bound, r.OfLast(i, r.shape(x.tensor)));
+    x.tensor = r.Layer(i == 1 ? "Max" : "Min", {x.tensor, bound});
+  }
+  r.Set(std::move(x));
   return absl::OkStatus();
 }
 
