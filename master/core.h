@@ -191,7 +191,7 @@ class MasterCore {
   void Schedule(const Now& now);
   void SettleEnd(JobSlot& slot, const Now& now);
   // The run of that end is over, and the job goes on with another, or fails after too many.
-  void SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_patience, const Now& now);
+  void SettleRestart(JobSlot& slot, RunEnd end, const JobRun& run, const Now& now);
   // Gives ranks without a worker to workers that are free.
   void FillRanks(const Now& now);
   void FillRanksOf(JobRun& run, const Now& now);

@@ -35,9 +35,8 @@ std::string AddressAdvice(size_t silent) {
 }
 
 // For how long restarts have found no room where the job is opened; zero: the last one did.
-absl::Duration NoRoomSince(const v1::JobRecord& record, const Now& now) {
-  if (!record.has_no_room()) return absl::ZeroDuration();
-  return now.wall - absl::FromUnixMillis(record.no_room().since_unix_ms());
+absl::Duration NoRoomFor(const v1::JobRecord& record) {
+  return absl::Milliseconds(record.no_room().tried_ms());
 }
 
 }  // namespace
@@ -99,11 +98,11 @@ void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
       break;
   }
   CloseOn(run->options().ps, slot, *run);
-  SettleRestart(slot, end, run->options().disk_patience, now);
+  SettleRestart(slot, end, *run, now);
 }
 
-void MasterCore::SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_patience,
-                               const Now& now) {
+void MasterCore::SettleRestart(JobSlot& slot, RunEnd end, const JobRun& run, const Now& now) {
+  const absl::Duration disk_patience = run.options().disk_patience;
   v1::JobRecord* const record = slot.record();
   v1::JobStatus& status = *record->mutable_status();
   if (status.step() > record->furthest_step()) {
@@ -112,7 +111,7 @@ void MasterCore::SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_pa
   }
   absl::Duration wait = options_.first_retry;
   if (end.reason == kNoRoom) {
-    if (NoRoomSince(*record, now) > disk_patience) {
+    if (NoRoomFor(*record) >= disk_patience) {
       return jobs_.Move(
           record, v1::FAILED, kNoRoom,
           absl::StrCat("a ps has had no room for the job in ", absl::FormatDuration(disk_patience),
@@ -129,6 +128,9 @@ void MasterCore::SettleRestart(JobSlot& slot, RunEnd end, absl::Duration disk_pa
                       absl::FormatDuration(disk_patience));
       wait = options_.longest_retry;
     }
+    const absl::Duration tried = now.monotonic - run.began() + wait;
+    record->mutable_no_room()->set_tried_ms(record->no_room().tried_ms() +
+                                            absl::ToInt64Milliseconds(tried));
   } else {
     record->clear_no_room();
     record->set_fruitless_restarts(record->fruitless_restarts() + 1);
@@ -287,7 +289,7 @@ bool MasterCore::IsToWait(const v1::JobRecord& record, const Now& now) const {
 }
 
 bool MasterCore::AwaitsRoom(const v1::JobRecord& record, const Now& now) const {
-  return IsToWait(record, now) && NoRoomSince(record, now) > kKeepsPlace;
+  return IsToWait(record, now) && NoRoomFor(record) > kKeepsPlace;
 }
 
 bool MasterCore::SettleNumbers(v1::JobRecord* record, const Needs& needs, size_t ps, size_t free,

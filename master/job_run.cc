@@ -17,6 +17,7 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
     : jobs_(jobs),
       record_(record),
       options_(std::move(options)),
+      began_(now.monotonic),
       desk_(static_cast<uint32_t>(options_.workers.size())),
       progress_(record),
       watch_(static_cast<uint32_t>(options_.workers.size()),

@@ -58,6 +58,7 @@ class JobRun {
   v1::JobRecord* record() const { return record_; }
   const RunOptions& options() const { return options_; }
   const std::optional<RunEnd>& end() const { return end_; }
+  absl::Duration began() const { return began_; }  // by the monotonic clock
   bool Uses(uint64_t incarnation) const;
   // A ps is gone. True: its push log can bring it back, or it may return to a checkpoint alone; the
   // run waits for a ps of its name. False: the run cannot go on.
@@ -251,6 +252,9 @@ class JobRun {
   // job_run_evaluation.cc
   // The validation split is to be evaluated at this barrier and has not been.
   bool EvaluationDue() const;
+  // What the plan said was due when it came to this position, which may have been in an earlier
+  // run.
+  Due DueHere() const;
   void BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now);
   // Leaves the evaluation to whoever leaves the barrier; EndAtBarrier follows.
   void GiveUpEvaluation(const Now& now);
@@ -389,6 +393,7 @@ class JobRun {
   v1::JobRecord* const record_;
   RunOptions options_;  // a ps that came back changes its node
 
+  const absl::Duration began_;
   Phase phase_ = Phase::kFinding;
   absl::Duration phase_since_;
   std::optional<RunEnd> end_;

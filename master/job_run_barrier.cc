@@ -59,6 +59,10 @@ void JobRun::Advance(const Now& now) {
       barrier_since_ = now.monotonic;
       UpdateStatus(now);
       due_ = plan_->due();
+      // Of an earlier run that ended here before the model was measured, and left it to this one.
+      if (first_step_ > 0 && plan_->position().step() == first_step_) {
+        due_.checkpoint |= DueHere().checkpoint;
+      }
       stopping_ = stopping_ || due_.finished;
       improved_ = false;
       // Copies where training stands from the plan; the state of the rules stays.
@@ -135,7 +139,9 @@ bool JobRun::CutsEarly() const {
   // A model that is worse than the best one seen is kept since that one's checkpoint was lost: a
   // matter of disks.
   const bool best = improved_ && rules.keep_best() && position_.stop_misses() == 0;
-  return !due_.checkpoint && !best && !stopping_ && rules.every_minutes() == 0;
+  // Rows are to expire once the model has been measured, which a suspension leaves for later.
+  const bool asked_for = (due_.checkpoint || best || stopping_) && !EvaluationDue();
+  return !asked_for && rules.every_minutes() == 0;
 }
 
 bool JobRun::HasCheckpointHere() const {

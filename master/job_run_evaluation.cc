@@ -17,13 +17,19 @@ namespace tessera::master {
 
 bool JobRun::EvaluationDue() const {
   if (!HasSplit("validation") || position_.evaluated_step() == position_.step()) return false;
-  if (stopping_) return true;
-  // As the plan said when it came to this position, which may have been in an earlier run.
+  return stopping_ || DueHere().evaluate;
+}
+
+Due JobRun::DueHere() const {
   const PlanOptions plan = PlanOptionsOf(spec(), static_cast<uint32_t>(options_.workers.size()));
+  Due due = DueAtStep(plan, position_.step());
   const bool epoch_begins =
       position_.next_window() == 0 && position_.open_size() == 0 && position_.epoch_begin() == 0;
-  return DueAtStep(plan, position_.step()).evaluate ||
-         (epoch_begins && DueAtEpochEnd(plan, position_.epoch()).evaluate);
+  if (!epoch_begins) return due;
+  const Due at_end = DueAtEpochEnd(plan, position_.epoch());
+  due.evaluate |= at_end.evaluate;
+  due.checkpoint |= at_end.checkpoint;
+  return due;
 }
 
 void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now) {

@@ -135,7 +135,8 @@ TEST_F(CoreRecoveryTest, WhereAPsHasNoRoomTheJobIsOpenedAgainForTenMinutes) {
     EXPECT_EQ(Job(id).state(), v1::RESTARTING);
     EXPECT_EQ(Job(id).reason(), "NoRoom");
     EXPECT_THAT(Job(id).message(), HasSubstr(full + "; the job is opened again"));
-    Rounds(5700);  // 9.5 minutes
+    now_.wall += absl::Hours(1);  // somebody sets the clock
+    Rounds(5700);                 // 9.5 minutes
     ASSERT_EQ(Job(id).state(), v1::RESTARTING);
     const std::vector<std::string> events = Events(id);
     EXPECT_THAT(events, Contains(HasSubstr("starts anew: " + full)));
