@@ -21,11 +21,16 @@ bool IsSetAside(const v1::Train& unit, uint64_t batch) {
          unit.set_aside().end();
 }
 
+bool AllSetAside(const v1::Train& unit) {
+  uint64_t batch = unit.batch_begin();
+  while (batch < unit.batch_end() && IsSetAside(unit, batch)) ++batch;
+  return batch == unit.batch_end();
+}
+
 uint64_t RecordsToTrain(const v1::Train& unit, uint64_t records) {
   uint64_t trained = RecordsOfBatches(unit, unit.batch_begin(), unit.batch_end(), records);
-  for (const uint64_t step : unit.set_aside()) {
-    const uint64_t batch = BatchOf(unit, step);
-    trained -= RecordsOfBatches(unit, batch, batch + 1, records);
+  for (uint64_t batch = unit.batch_begin(); batch < unit.batch_end(); ++batch) {
+    if (IsSetAside(unit, batch)) trained -= RecordsOfBatches(unit, batch, batch + 1, records);
   }
   return trained;
 }

@@ -210,10 +210,12 @@ void JobRun::OnTry(Rank rank, const v1::NextWorkRequest& request, const std::str
                     now.wall);
   }
   const uint32_t most = spec().recovery().set_aside_after();
+  // A rank may also stand at such a batch, since it waits for others there.
+  const bool is_aside = IsSetAside(train, BatchOf(train, step));
   // For a unit that is not careful, the worker has not asked whether other ranks have its dense
   // gradients of the batch.
   const bool sets_aside =
-      most > 0 && tries >= most && train.careful() && request.end_push() <= step;
+      most > 0 && tries >= most && train.careful() && request.end_push() <= step && !is_aside;
   if (most > 0 || tries > 1) train.set_careful(true);
   if (!sets_aside && tries != kWorthNaming) return;
   const std::string where = absl::StrCat(BatchName(train, step), " at step ", step);

@@ -51,7 +51,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   uint64_t records = all_records;
   const DataSource::Records* window = windows_.Held(ranges);
   // If every batch of the unit is set aside, its records are not read.
-  if (static_cast<uint64_t>(unit.set_aside_size()) < batches) {
+  if (!AllSetAside(unit)) {
     TESSERA_ASSIGN_OR_RETURN(window, windows_.Get(ranges));
     watch.AddTo(context_->metrics->read_seconds);
     TESSERA_RETURN_IF_ERROR(CheckBadRecords(*window, all_records));

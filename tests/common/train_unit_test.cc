@@ -19,6 +19,15 @@ TEST(TrainUnit, BatchesThatAreSetAsideAreNotTrained) {
   EXPECT_FALSE(IsSetAside(unit, 2));
   EXPECT_TRUE(IsSetAside(unit, 3));
   EXPECT_TRUE(IsSetAside(unit, 5));
+  // However often it is said.
+  unit.add_set_aside(101);
+  unit.add_set_aside(103);
+  EXPECT_EQ(RecordsToTrain(unit, 55), 20u);
+  EXPECT_FALSE(AllSetAside(unit));
+  unit.add_set_aside(100);
+  unit.add_set_aside(102);
+  EXPECT_TRUE(AllSetAside(unit));
+  EXPECT_EQ(RecordsToTrain(unit, 55), 0u);
 }
 
 }  // namespace

@@ -121,6 +121,18 @@ TEST_F(CoreSetAsideTest, ABatchThatItsWorkersDieOfIsSetAside) {
   EXPECT_EQ(Job(id).restarts(), 0u);
 }
 
+TEST_F(CoreSetAsideTest, ABatchIsSetAsideOnceThoughItsRankIsLostThereAgain) {
+  // The rank stands there as long as another, which has no worker, has not pushed.
+  JoinAll(1, 1);
+  const std::string id = Submit(TolerantJob(2, 100), 1, 1);
+  DieAt(id, {kPoison, kPoison, kPoison, kPoison, kPoison, kPoison});
+  EXPECT_EQ(Job(id).set_aside_records(), 100u);
+  EXPECT_EQ(core_->counts().set_aside_batches, 1u);
+  EXPECT_THAT(trained_.back().set_aside(), ElementsAre(kPoison));
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
 TEST_F(CoreSetAsideTest, ABatchThatSomePsHasIsNotSetAside) {
   JoinAll(1, 1);
   const std::string id = Submit(TolerantJob(3, 100), 1, 1);

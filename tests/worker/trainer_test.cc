@@ -96,7 +96,7 @@ TEST_F(TrainerTest, ABatchThatIsSetAsideIsPushedEmptyBeforeAnythingIsRead) {
   Prepare(v1::SYNC, /*next_push=*/1);
   v1::Train unit = Unit(0, 3);
   unit.set_careful(true);
-  unit.add_set_aside(1);
+  for (int i = 0; i < 3; ++i) unit.add_set_aside(1);  // however often it is said
   auto result = trainer_->Train(unit);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(ps_->events, ElementsAre("pull 1", "pull 1 done", "push 1", "push 1 done", "pull 2",
