@@ -172,8 +172,12 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
 }
 
 bool JobRun::MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const {
-  if (spec().recovery().set_aside_after() == 0 || !request.has_next_push()) return false;
-  if (!desk_.held(rank).has_train()) return false;
+  const uint32_t most = spec().recovery().set_aside_after();
+  if (most == 0 || !request.has_next_push() || !desk_.held(rank).has_train()) return false;
+  // The batch may not be set aside, or it would be by now.
+  const uint64_t step =
+      std::max<uint64_t>(request.next_push(), desk_.held(rank).train().first_step());
+  if (desk_.TriesAt(rank, step) > most) return false;
   // Other errors say nothing about the batch: a file or a ps is gone.
   switch (static_cast<absl::StatusCode>(request.result().code())) {
     case absl::StatusCode::kInvalidArgument:

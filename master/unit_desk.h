@@ -51,6 +51,11 @@ class UnitDesk {
   // A worker that had the unit of training that the rank holds was lost, or failed, when the rank's
   // pushes below `next_push` were done. Returns how many tries in a row ended at that push.
   uint32_t CountTry(Rank rank, uint64_t next_push);
+  // How many tries in a row have ended at that push.
+  uint32_t TriesAt(Rank rank, uint64_t next_push) const {
+    const Ranked& r = ranks_[rank.value()];
+    return r.stuck_at == next_push ? r.tries : 0;
+  }
   // Tries at the rank's push are counted anew.
   void ForgetTries(Rank rank) { Change(rank).tries = 0; }
   // The rank was taken over, and its new worker has not said yet which pushes are done.

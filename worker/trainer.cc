@@ -6,10 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/job/defaults.h"
+#include "common/job/job_tables.h"
+#include "common/job/optimizer.h"
 #include "common/learning_rate_schedule.h"
 #include "common/log.h"
 #include "common/math/metrics/evaluation_metrics.h"
 #include "common/math/metrics/parallel_auc.h"
+#include "common/math/optim/largest_gradient.h"
 #include "common/random.h"
 #include "common/status_macros.h"
 #include "common/train_unit.h"
@@ -26,7 +29,11 @@ Trainer::Trainer(JobContext* context, const PushProgress& progress)
       embedding_gradients_(context->plan->lookups().size()),
       written_(context->plan->lookups().size()),
       trained_gradient_(context->model->trained_floats()),
-      statistics_gradient_(context->statistics.size()) {}
+      statistics_gradient_(context->statistics.size()) {
+  for (const v1::PsTable& table : TablesOf(context->spec())) {
+    largest_gradients_.push_back(math::LargestGradient(RowOptionsOf(table.spec().optimizer())));
+  }
+}
 
 absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   const absl::Duration start = SystemClock().Monotonic();

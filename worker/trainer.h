@@ -30,9 +30,9 @@ class Trainer {
   // result is for the whole unit: `samples` counts all; loss and time are measured on the batches
   // trained here and scaled to all, or unknown (NaN, 0) if none was. With `careful` each batch is
   // done before the next one is touched.
-  // INVALID_ARGUMENT: with recovery.set_aside_after also a gradient that is not finite; no ps has
-  // it then. DATA_LOSS: more bad records than the job may have; nothing of their window has been
-  // trained.
+  // INVALID_ARGUMENT: with recovery.set_aside_after also a gradient that the ps would refuse; none
+  // of them has it then. DATA_LOSS: more bad records than the job may have; nothing of their window
+  // has been trained.
   absl::StatusOr<v1::UnitResult> Train(const v1::Train& unit);
 
   // `next`: all ps have acknowledged the rank's pushes below this number. `end`: no ps has the push
@@ -91,6 +91,7 @@ class Trainer {
   // Puts gradients where a push reads them: into embedding_gradients_ and into the dense blocks,
   // unless dense gradients are all-reduced or trained on the card.
   void CollectGradients(const PreparedBatch& batch);
+  // Whether the ps take what CollectGradients has collected.
   absl::Status CheckFinite(uint64_t step, double loss) const;
   // If the card trains the dense parameters: pulls them and puts them on the card.
   absl::Status BeginDense();
@@ -127,6 +128,7 @@ class Trainer {
   std::vector<TableGradients> changes_;                  // what the batch's push tells of them
   std::vector<std::vector<float>> written_;              // by lookup: a copy of ChangesOf
   std::vector<float> statistics_sum_;                    // gradients of the unit; dense_training
+  std::vector<float> largest_gradients_;  // by table: the largest element that the ps take
   std::vector<float> trained_gradient_;
   std::vector<float> statistics_gradient_;
   // Scores of the unit so far, of the first task whose labels are 0 and 1; samples with a label.

@@ -265,25 +265,23 @@ double Trainer::SquaredNorm(const PreparedBatch& batch) const {
 absl::Status Trainer::CheckFinite(uint64_t step, double loss) const {
   // Without set_aside_after the ps refuse such gradients, and the job fails.
   if (context_->spec().recovery().set_aside_after() == 0) return absl::OkStatus();
-  const auto finite = [](absl::Span<const float> values) {
-    // A sum of x - x is 0, or NaN if any x is not finite.
-    float sum = 0;
-    for (const float x : values) sum += x - x;
-    return sum == 0;
-  };
-  const auto wrong = [step, loss](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("step ", step, ": the gradient of ", what,
-                                                   " has a number that is not finite; the loss is ",
-                                                   loss));
+  const auto check = [&](absl::Span<const float> gradient, size_t table) {
+    const float most = largest_gradients_[table];
+    size_t beyond = 0;
+    for (const float g : gradient) beyond += !(std::abs(g) <= most);  // as NaN is
+    if (beyond == 0) return absl::OkStatus();
+    const v1::PsTable of = TablesOf(context_->spec())[table];
+    return absl::InvalidArgumentError(
+        absl::StrCat("step ", step, ": the gradient of ",
+                     of.dense() ? "the dense parameters" : absl::StrCat("table ", of.spec().name()),
+                     " has a number that is not finite, or above ", most, "; the loss is ", loss));
   };
   const auto lookups = context_->plan->lookups();
   for (size_t l = 0; l < lookups.size(); ++l) {
-    if (finite(embedding_gradients_[l])) continue;
-    return wrong(
-        absl::StrCat("table ", TablesOf(context_->spec())[lookups[l].table].spec().name()));
+    TESSERA_RETURN_IF_ERROR(check(embedding_gradients_[l], lookups[l].table));
   }
-  return finite(trained_gradient_) && finite(statistics_gradient_) ? absl::OkStatus()
-                                                                   : wrong("the dense parameters");
+  TESSERA_RETURN_IF_ERROR(check(trained_gradient_, largest_gradients_.size() - 2));
+  return check(statistics_gradient_, largest_gradients_.size() - 1);
 }
 
 absl::Status Trainer::ReduceDense(uint64_t step, bool has_gradients) {

@@ -145,6 +145,28 @@ TEST_F(CoreSetAsideTest, ABatchThatSomePsHasIsNotSetAside) {
   EXPECT_EQ(Job(id).set_aside_records(), 0u);
 }
 
+TEST_F(CoreSetAsideTest, ABatchThatSomePsHasAndAnotherRefusesFailsTheJobInTheEnd) {
+  JoinAll(1, 1);
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kInvalidArgument, absl::StatusCode::kInternal}) {
+    SCOPED_TRACE(absl::StatusCodeToString(code));
+    tried_.clear();
+    FailAtPoison(code);
+    workers_.at("worker-0").end_push = kPoison + 1;
+    const std::string id = Submit(TolerantJob(3, 100), 1, 1);
+    const bool fails = code == absl::StatusCode::kInvalidArgument;
+    for (int i = 0; i < 300 && Job(id).state() != v1::FAILED && Job(id).restarts() == 0; ++i) {
+      Round();
+    }
+    EXPECT_EQ(Job(id).state() == v1::FAILED, fails);
+    EXPECT_EQ(Job(id).restarts(), fails ? 0u : 1u);
+    EXPECT_EQ(Job(id).reason(), fails ? "DataError" : "UnitFailed");
+    EXPECT_THAT(Job(id).message(), HasSubstr("worker-0: the gradient is not finite"));
+    EXPECT_EQ(tried_.size(), 5u);
+    EXPECT_EQ(Job(id).set_aside_records(), 0u);
+  }
+}
+
 TEST_F(CoreSetAsideTest, DeathsAtDifferentBatchesAreNobodysFault) {
   JoinAll(1, 1);
   const std::string id = Submit(TolerantJob(3, 100), 1, 1);

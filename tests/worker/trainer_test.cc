@@ -264,6 +264,33 @@ TEST_F(TrainerTest, AGradientThatIsNotFiniteReachesNoPsWhereBatchesMayBeSetAside
   EXPECT_EQ(trainer_->progress().end, 1u) << "no ps has it";
 }
 
+TEST_F(TrainerTest, NorDoesOneThatIsLargerThanThePsTake) {
+  std::ofstream csv(folder_ + "/train.csv");
+  for (uint64_t i = 0; i < kRecords; ++i) csv << "3e18," << i << "\n";
+  csv.close();
+  v1::JobSpec& spec = *assignment_.mutable_spec();
+  spec.mutable_recovery()->set_set_aside_after(3);
+  spec.mutable_model()->set_loss(v1::MEAN_SQUARED_ERROR);
+  const auto train = [this] {
+    Prepare(v1::SYNC);
+    return trainer_->Train(Unit(0, 3)).status();
+  };
+  // Who clips takes any number.
+  const auto clips = [](v1::OptimizerSpec* optimizer) { optimizer->set_clip_value(1); };
+  clips(spec.mutable_model()->mutable_optimizer());
+  EXPECT_THAT(std::string(train().message()),
+              HasSubstr("step 0: the gradient of table linear has a number that is not finite, or "
+                        "above 1e+18; the loss is"));
+  EXPECT_EQ(std::count(ps_->events.begin(), ps_->events.end(), "push 0"), 0);
+  EXPECT_EQ(trainer_->progress().end, 0u) << "no ps has it";
+  spec.mutable_model()->clear_optimizer();
+  clips(spec.mutable_tables(0)->mutable_optimizer());
+  EXPECT_THAT(std::string(train().message()),
+              HasSubstr("step 0: the gradient of the dense parameters has"));
+  clips(spec.mutable_model()->mutable_optimizer());
+  EXPECT_TRUE(train().ok());
+}
+
 TEST_F(TrainerTest, AsyncPushesHaveTheNumbersOfTheUnit) {
   Prepare(v1::ASYNC);
   v1::Train unit = Unit(0, 3);
