@@ -97,6 +97,7 @@ v1::RankState UnitDesk::StateOf(Rank rank) const {
   state.set_dropped(r.dropped);
   state.set_stuck_at(r.stuck_at);
   state.set_tries(r.tries);
+  state.set_awaits_word(r.awaits_word);
   return state;
 }
 
@@ -108,6 +109,7 @@ void UnitDesk::Restore(Rank rank, const v1::RankState& state, absl::Duration now
   r.tries = state.tries();
   r.since = now;
   r.busy = state.has_held() && state.held().has_train();
+  r.awaits_word = r.busy && state.awaits_word();
   if (r.busy) {
     r.held = state.held();
   } else if (state.has_held()) {

@@ -37,6 +37,7 @@ class CoreWriteBackTest : public testing::Test, protected CoreHarness {
     EXPECT_TRUE(held.has_value());
     Kill("worker-0");
     Join(v1::WORKER, "worker-0");
+    if (master_dies_) RestartMasterAlone();
     if (card_trains.has_value()) {
       // A call before it has opened anything.
       EXPECT_TRUE(core_->NextWork(Request(workers_.at("worker-0")), now_).ok());
@@ -49,20 +50,26 @@ class CoreWriteBackTest : public testing::Test, protected CoreHarness {
     return id;
   }
 
-  uint64_t batches_ = 0;  // of the unit
+  uint64_t batches_ = 0;      // of the unit
+  bool master_dies_ = false;  // before it has heard the second one
 };
 
 TEST_F(CoreWriteBackTest, AWorkerLostWithinAUnitSendsTheJobBackToItsCheckpoint) {
   JoinAll(1, 1);
-  const std::string id = LoseWorker(WriteBackJob(), 0, 1);
-  EXPECT_EQ(Job(id).restarts(), 1u);
-  EXPECT_THAT(Job(id).message(),
-              AllOf(HasSubstr("rank 0 lost its worker; now it is worker-0"),
-                    HasSubstr("and not pushed is lost (train.row_cache.write_back)")));
-  ASSERT_FALSE(writes_.empty());
-  const std::string last = writes_.back().folder;
-  RunUntil(id, v1::SUCCEEDED);
-  EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), last);
+  for (const bool master_dies : {false, true}) {
+    SCOPED_TRACE(master_dies);
+    master_dies_ = master_dies;
+    writes_.clear();
+    const std::string id = LoseWorker(WriteBackJob(), 0, 1);
+    EXPECT_EQ(Job(id).restarts(), 1u);
+    EXPECT_THAT(Job(id).message(),
+                AllOf(HasSubstr("rank 0 lost its worker; now it is worker-0"),
+                      HasSubstr("and not pushed is lost (train.row_cache.write_back)")));
+    ASSERT_FALSE(writes_.empty());
+    const std::string last = writes_.back().folder;
+    RunUntil(id, v1::SUCCEEDED);
+    EXPECT_EQ(opens_.back().calls[0].second.checkpoint(), last);
+  }
 }
 
 TEST_F(CoreWriteBackTest, WithPartialRecoveryTheJobGoesOnAndSaysWhatIsLost) {
