@@ -111,6 +111,7 @@ std::optional<v1::NextWorkResponse> JobRun::NextUnit(Rank rank, absl::Duration n
       *unit.mutable_train() = *std::move(train);
       unit.mutable_train()->set_learning_rate_scale(
           position_.plateau_scale() > 0 ? position_.plateau_scale() : 1);
+      unit.mutable_train()->set_data_epoch(position_.data_epoch());
       return unit;
     }
     case Phase::kEvaluating: {
@@ -158,9 +159,12 @@ void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now)
     CountBadRecords(result, now);
   }
   if (held.has_evaluate()) {
-    const bool first = std::none_of(
-        evaluations_.all().begin(), evaluations_.all().end(),
-        [&](const v1::Evaluation& before) { return before.split() == held.evaluate().split(); });
+    // Evaluations of earlier epochs are those of a job that this one goes on from.
+    const bool first = std::none_of(evaluations_.all().begin(), evaluations_.all().end(),
+                                    [&](const v1::Evaluation& before) {
+                                      return before.split() == held.evaluate().split() &&
+                                             before.epoch() > position_.data_epoch();
+                                    });
     if (first) CountBadRecords(result, now);
   }
   if (held.has_predict()) {

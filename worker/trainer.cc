@@ -66,7 +66,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   if (window != nullptr) records = window->batch.size;
   // Bad records are counted in the result: a unit may be tried several times, but is done once.
   const uint64_t missing = RecordsToTrain(unit, all_records) - RecordsToTrain(unit, records);
-  if (unit.epoch() == 0 && missing > 0) {
+  if (unit.epoch() == unit.data_epoch() && missing > 0) {
     result.set_bad_records(missing);
     result.set_bad_record_message(window->first_bad);
   }

@@ -13,8 +13,9 @@ class StartTest : public testing::Test, protected CoreHarness {
  protected:
   StartTest() { JoinAll(1, 1); }
   // A checkpoint of SmallJob that was cut within an epoch, at step 5.
-  std::string CutWithinAnEpoch() {
+  std::string CutWithinAnEpoch(uint64_t bad_records = 0) {
     v1::JobSpec spec = SmallJob();
+    spec.mutable_data()->set_max_bad_records(bad_records);
     spec.mutable_checkpoint()->set_every_steps(5);
     const std::string id = Submit(spec, 1, 1);
     RunUntil(id, v1::SUCCEEDED);
@@ -257,6 +258,56 @@ TEST_F(StartTest, TheRulesOfAnotherJobStayBehind) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(job.evaluations(i).best(), i == 4) << i;
   EXPECT_THAT(job.checkpoint(), HasSubstr("demo-2/"));
   EXPECT_DOUBLE_EQ(job.final_metrics().at("validation").metrics().at("auc"), 0.6);
+}
+
+TEST_F(StartTest, AJobThatGoesOnWithOtherFilesCountsItsOwnBadRecords) {
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_train()->set_epochs(1);
+  spec.mutable_data()->set_max_bad_records(100);
+  uint64_t bad = 7;
+  on_unit_ = [&](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    const bool first = unit.has_train() && unit.train().epoch() == unit.train().data_epoch() &&
+                       unit.train().window() == 0;
+    if (first) result->set_bad_records(bad);
+    if (unit.has_evaluate() && unit.evaluate().split() == "validation") result->set_bad_records(2);
+  };
+  const std::string first = Submit(spec, 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  ASSERT_EQ(Job(first).bad_records(), 9u);
+  disk_.at(Job(first).checkpoint()).mutable_position()->set_set_aside_records(100);
+  spec.mutable_train()->set_epochs(3);
+  spec.mutable_data()->mutable_train()->set_files(0, "other.csv");
+  spec.mutable_data()->set_max_bad_records(5);
+  bad = 3;
+  const std::string folder = Job(first).checkpoint();
+  const std::string second = RunFrom(folder, spec, v1::SUCCEEDED).job_id();
+  EXPECT_EQ(Job(second).bad_records(), 5u) << "once in its epochs, once in its evaluations";
+  EXPECT_EQ(Job(second).set_aside_records(), 0u);
+  // What it has counted, it knows after a loss, too.
+  spec.mutable_start()->set_checkpoint(folder);
+  spec.mutable_checkpoint()->set_every_epochs(1);
+  const std::string third = Submit(spec, 1, 1);
+  RunUntilStep(third, Job(second).step() - 1);
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  RunUntil(third, v1::SUCCEEDED);
+  EXPECT_EQ(Job(third).restarts(), 1u);
+  EXPECT_EQ(Job(third).bad_records(), 5u);
+  bad = 4;
+  EXPECT_THAT(RunFrom(folder, spec, v1::FAILED).message(),
+              HasSubstr("6 bad records, and data.max_bad_records allows 5"));
+}
+
+TEST_F(StartTest, WithinAnEpochAJobCountsBadRecordsOn) {
+  on_unit_ = [](const std::string&, const v1::NextWorkResponse& unit, v1::UnitResult* result) {
+    if (!unit.has_train() || unit.train().epoch() != unit.train().data_epoch()) return;
+    result->set_bad_records(unit.train().batch_end() - unit.train().batch_begin());
+  };
+  const std::string folder = CutWithinAnEpoch(100);
+  ASSERT_EQ(disk_.at(folder).position().bad_records(), 5u);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_data()->set_max_bad_records(100);
+  EXPECT_EQ(RunFrom(folder, spec, v1::SUCCEEDED).bad_records(), 10u) << "one of each batch";
 }
 
 TEST_F(StartTest, WithoutItsBestModelAJobEndsWithItsLast) {

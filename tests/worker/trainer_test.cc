@@ -164,6 +164,9 @@ TEST_F(TrainerTest, EachRecordIsTrainedOrBadOrSetAsideHoweverOftenItsUnitIsTried
   again.set_epoch(1);
   again.set_first_step(3);
   EXPECT_THAT(trained_and_bad(again), Pair(10, 0)) << "each record counts once";
+  again.set_data_epoch(1);
+  Prepare(v1::SYNC, /*next_push=*/3);
+  EXPECT_THAT(trained_and_bad(again), Pair(10, 1)) << "the job's first epoch";
 }
 
 TEST_F(TrainerTest, MoreBadRecordsThanTheJobMayHaveEndItBeforeAnyOfTheirWindowIsTrained) {
