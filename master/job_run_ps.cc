@@ -123,10 +123,12 @@ void JobRun::OnRecovered(const ActionResult& result, const Now& now) {
   if (!part.has_value()) return;
   const LostPs::Place& lost = lost_.places().at(*part);
   const std::string& name = options_.ps[*part].name;
-  if (absl::IsUnavailable(result.status) || absl::IsDeadlineExceeded(result.status) ||
-      absl::IsCancelled(result.status)) {
-    return lost_.AskAt(*part, now.monotonic + kBetweenTries);
-  }
+  // A restore may take longer than a call; but who is here and cannot be called is no use.
+  const bool for_now =
+      absl::IsUnavailable(result.status)
+          ? lost_.UnreachedFor(*part, now.monotonic) <= options_.ps_patience
+          : absl::IsDeadlineExceeded(result.status) || absl::IsCancelled(result.status);
+  if (for_now) return lost_.AskAt(*part, now.monotonic + kBetweenTries, result.status);
   if (!result.status.ok() && lost.replaces) {
     // No worker has called the follower, so the lost ps, if it returns with its log, has all
     // acknowledged pushes.

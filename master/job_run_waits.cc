@@ -59,7 +59,7 @@ void JobRun::AddWaitsForLost(absl::Duration now, std::vector<std::string>& waits
         : Logged() ? " to come back with its push log (start tessera-ps with the same --name and "
                      "--data-dir) "
                    : " to come back (start tessera-ps with the same --name) ",
-        For(now - lost.since)));
+        For(now - lost.since), lost.why.empty() ? "" : absl::StrCat(": ", lost.why)));
   }
   for (const auto& [rank, vacant] : watch_.vacant()) {
     waits.push_back(absl::StrCat("the job waits for a worker to take over rank ", rank, ", which ",

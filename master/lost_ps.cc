@@ -78,6 +78,19 @@ std::optional<uint32_t> LostPs::Answered() {
   return asked.part;
 }
 
+absl::Duration LostPs::UnreachedFor(uint32_t part, absl::Duration now) {
+  std::optional<absl::Duration>& since = places_.at(part).unreached_since;
+  if (!since.has_value()) since = now;
+  return now - *since;
+}
+
+void LostPs::AskAt(uint32_t part, absl::Duration time, const absl::Status& failed) {
+  Place& place = places_.at(part);
+  place.asks_from = time;
+  place.why = std::string(failed.message());
+  if (!absl::IsUnavailable(failed)) place.unreached_since.reset();
+}
+
 void LostPs::AskWithoutLog(uint32_t part) {
   Place& place = places_.at(part);
   place.log_gone = place.asks = true;
@@ -105,6 +118,8 @@ void LostPs::ReturnToOwner(Place& place, absl::Duration now) {
   place.back = std::exchange(place.returned, RunNode());
   place.asks = place.back.incarnation != 0;
   place.asks_from = now;
+  place.why.clear();
+  place.unreached_since.reset();
 }
 
 }  // namespace tessera::master

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "master/action.h"
 #include "master/replicas.h"
@@ -23,6 +25,7 @@ class LostPs {
     bool replaces = false;  // `back` is a follower
     uint64_t pair = 0;      // of the lost ps and the follower
     bool log_gone = false;  // `back` has said that it has no usable push log
+    std::string why = {};   // it has been asked in vain, and is asked again; for people
     // Steps that count as lost with the ps (CountSteps).
     std::optional<uint64_t> steps = std::nullopt;
 
@@ -30,7 +33,8 @@ class LostPs {
     friend class LostPs;
     bool asks = false;         // `back` is to be asked
     absl::Duration asks_from;  // not before this it is asked again
-    RunNode returned;          // the lost ps itself, while a follower is to take its place
+    std::optional<absl::Duration> unreached_since;
+    RunNode returned;  // the lost ps itself, while a follower is to take its place
   };
 
   bool empty() const { return places_.empty(); }
@@ -57,7 +61,10 @@ class LostPs {
   // The answer has come. Returns the part; nullopt: whoever gave it is to take the place no more.
   std::optional<uint32_t> Answered();
   // What came of it. The part's place is there.
-  void AskAt(uint32_t part, absl::Duration time) { places_.at(part).asks_from = time; }
+  // It could not be reached. Returns for how long, each time that it was asked.
+  absl::Duration UnreachedFor(uint32_t part, absl::Duration now);
+  // It failed for now, and is asked again.
+  void AskAt(uint32_t part, absl::Duration time, const absl::Status& failed);
   void AskWithoutLog(uint32_t part);
   // The follower cannot take the place: it is the ps's own again.
   void DropFollower(uint32_t part, absl::Duration now);

@@ -6,6 +6,7 @@
 namespace tessera::master {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -154,6 +155,26 @@ TEST_F(CorePsRecoveryTest, OneThatFailsForNowIsAskedAgain) {
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(refused, 4);
   EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
+// Its address is wrong, say: its heartbeats come all the same.
+TEST_F(CorePsRecoveryTest, OneThatCannotBeCalledIsNamedAndSendsTheJobBackInTheEnd) {
+  JoinAll(1, 1);
+  const std::string id = Submit(LoggedJob(), 1, 1);
+  RunUntilStep(id, 12);
+  on_open_ = [](const OpenPs& open) {
+    return open.calls[0].second.recover() ? absl::UnavailableError("no route") : absl::OkStatus();
+  };
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  Rounds(1190);
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_THAT(Waits(id), Contains(AllOf(HasSubstr("waits for ps-0 to take up its rows"),
+                                        HasSubstr(" s: no route"))));
+  for (int i = 0; i < 30 && Job(id).restarts() == 0; ++i) Round();
+  EXPECT_EQ(Job(id).restarts(), 1u);
+  EXPECT_THAT(Job(id).message(), HasSubstr("ps-0 cannot take up the job: no route"));
+  RunUntil(id, v1::SUCCEEDED);
 }
 
 TEST_F(CorePsRecoveryTest, OneThatDiesWhileItRecoversMayComeBackOnceMore) {

@@ -45,7 +45,8 @@ TEST_F(LostPsTest, AsksAPsThatHasJoinedAgainOnceAndThenEachTimeThatIsDue) {
   EXPECT_EQ(Ask(), "") << "while it has not answered";
   EXPECT_EQ(lost_.Answered(), 2u);
   EXPECT_FALSE(lost_.asking());
-  lost_.AskAt(2, now_ + absl::Seconds(2));
+  lost_.AskAt(2, now_ + absl::Seconds(2), absl::DeadlineExceededError("too late"));
+  EXPECT_EQ(lost_.places().at(2).why, "too late");
   lost_.Tick(now_ + absl::Seconds(1));
   EXPECT_EQ(Ask(), "");
   lost_.Tick(now_ + absl::Seconds(2));
@@ -113,6 +114,27 @@ TEST_F(LostPsTest, PatienceCountsWhileNobodyIsThereToTakeThePlace) {
   lost_.LoseAgain(5, now_ + absl::Hours(1));
   EXPECT_EQ(lost_.Overdue(kPatience, now_ + absl::Hours(1) + kPatience), std::nullopt);
   EXPECT_EQ(lost_.Overdue(kPatience, now_ + absl::Hours(2)), 0u);
+}
+
+TEST_F(LostPsTest, WhoIsNotReachedIsKnownForHowLong) {
+  lost_.Lose(0, std::nullopt, now_);
+  lost_.Join(0, ANode("ps-0", 5), now_);
+  const auto unreached = [this](absl::Duration later) {
+    now_ += later;
+    const absl::Duration so_far = lost_.UnreachedFor(0, now_);
+    lost_.AskAt(0, now_, absl::UnavailableError("no route"));
+    return so_far;
+  };
+  EXPECT_EQ(unreached(absl::Seconds(10)), absl::ZeroDuration());
+  EXPECT_EQ(unreached(absl::Seconds(20)), absl::Seconds(20));
+  EXPECT_EQ(unreached(absl::Seconds(30)), absl::Seconds(50));
+  lost_.AskAt(0, now_, absl::DeadlineExceededError("it restores"));
+  EXPECT_EQ(unreached(absl::Seconds(40)), absl::ZeroDuration()) << "it was reached";
+  EXPECT_EQ(unreached(absl::Seconds(50)), absl::Seconds(50));
+  lost_.LoseAgain(5, now_);
+  lost_.Join(0, ANode("ps-0", 6), now_);
+  EXPECT_EQ(lost_.places().at(0).why, "");
+  EXPECT_EQ(unreached(absl::Seconds(60)), absl::ZeroDuration()) << "it is another";
 }
 
 TEST_F(LostPsTest, WhoHasNoLogIsAskedAgainAtOnceAndANewOneMayHaveOne) {
