@@ -32,6 +32,11 @@ const v1::Evaluation* Evaluations::At(uint64_t step) const {
   return found == all_.rend() ? nullptr : &*found;
 }
 
+const v1::Evaluation* Evaluations::Of(const std::string& checkpoint) const {
+  const auto folder = ParseCheckpointFolder(checkpoint.substr(checkpoint.rfind('/') + 1));
+  return folder.has_value() ? At(folder->step) : nullptr;
+}
+
 Followed Evaluations::Monitored(const v1::Evaluation& evaluation) const {
   const std::string monitor = MonitorOf(spec());
   return Follow(monitor, evaluation.metrics().at(monitor));
@@ -52,7 +57,8 @@ bool Evaluations::BetterThan(const v1::Evaluation* best, const Followed& followe
       .improved;
 }
 
-Evaluations::Added Evaluations::Add(v1::Evaluation evaluation, v1::Position& position) {
+Evaluations::Added Evaluations::Add(v1::Evaluation evaluation, const std::string& before,
+                                    v1::Position& position) {
   const Followed followed = Monitored(evaluation);
   Added added;
   added.outcome =
@@ -82,17 +88,23 @@ Evaluations::Added Evaluations::Add(v1::Evaluation evaluation, v1::Position& pos
     added.text += " (best that is left)";
   }
   all_.push_back(std::move(evaluation));
-  ForgetOldest();
+  ForgetOldest({position.best_checkpoint(), before});
   return added;
 }
 
-void Evaluations::ForgetOldest() {
+void Evaluations::ForgetOldest(const std::vector<std::string>& kept) {
   constexpr size_t kMost = 1000;
   constexpr size_t kMostBytes = 1 << 20;
   size_t bytes = 0;
   for (const v1::Evaluation& evaluation : all_) bytes += evaluation.ByteSizeLong();
   while (all_.size() > kMost || (bytes > kMostBytes && all_.size() > 2)) {
-    const auto oldest = all_.begin() + (all_[0].best() ? 1 : 0);
+    const auto oldest = std::find_if(all_.begin(), all_.end() - 1, [&](const auto& evaluation) {
+      return !evaluation.best() &&
+             std::none_of(kept.begin(), kept.end(), [&](const std::string& checkpoint) {
+               return Of(checkpoint) == &evaluation;
+             });
+    });
+    if (oldest == all_.end() - 1) return;
     bytes -= oldest->ByteSizeLong();
     all_.erase(oldest);
   }
@@ -101,9 +113,7 @@ void Evaluations::ForgetOldest() {
 Evaluations::Left Evaluations::LoseBest(uint64_t step, const std::string& before, bool at_barrier,
                                         absl::string_view why, v1::Position& position) {
   position.set_best_checkpoint(before);
-  const v1::Evaluation* best = nullptr;
-  const auto kept = ParseCheckpointFolder(before.substr(before.rfind('/') + 1));
-  if (kept.has_value()) best = At(kept->step);
+  const v1::Evaluation* best = Of(before);
   Left left;
   const v1::Evaluation* const here = at_barrier ? At(position.step()) : nullptr;
   if (here != nullptr && BetterThan(best, Monitored(*here))) {

@@ -19,8 +19,9 @@ namespace tessera::master {
 // checkpoint has, or is to have. Follows the spec's rules (plateau, early stopping), whose state is
 // in the job's position. They go by the best value that was seen, which may be better than the
 // marked one: what is trained must not hang on which checkpoints could be written. Of more than a
-// thousand, or a MiB, the oldest are forgotten, but for the best one: the job's record, manifests
-// and statuses have them all. Pure. Not thread-safe.
+// thousand, or a MiB, the oldest are forgotten, but for the best one and those whose checkpoints
+// may take its place: the job's record, manifests and statuses have them all. Pure. Not
+// thread-safe.
 class Evaluations {
  public:
   explicit Evaluations(const v1::JobRecord* record) : record_(*record) {}  // borrowed
@@ -38,8 +39,9 @@ class Evaluations {
     std::string text;        // what was measured
     bool undefined = false;  // the monitored metric is NaN, for the first time
   };
-  // Adds one of the validation split, and follows the rules.
-  Added Add(v1::Evaluation evaluation, v1::Position& position);
+  // Adds one of the validation split, and follows the rules. `before`: what LoseBest may get,
+  // should the checkpoint fail that is being written; empty: none is.
+  Added Add(v1::Evaluation evaluation, const std::string& before, v1::Position& position);
 
   struct Left {
     std::string text;         // what is lost, why, and which is marked as the best now
@@ -54,14 +56,16 @@ class Evaluations {
 
  private:
   const v1::JobSpec& spec() const { return record_.status().spec(); }
-  // The one of the validation split at that step; null: there is none.
+  // The one of the validation split at that step, or of that checkpoint; null: there is none.
   const v1::Evaluation* At(uint64_t step) const;
+  const v1::Evaluation* Of(const std::string& checkpoint) const;
   Followed Monitored(const v1::Evaluation& evaluation) const;
   // The marked one; null: there is none.
   const v1::Evaluation* Best() const;
   // Whether a model of that value is to be kept in place of `best` (null: there is none).
   bool BetterThan(const v1::Evaluation* best, const Followed& followed) const;
-  void ForgetOldest();
+  // But for the marked one and those of `kept`, which are checkpoints.
+  void ForgetOldest(const std::vector<std::string>& kept);
 
   const v1::JobRecord& record_;
   std::vector<v1::Evaluation> all_;

@@ -119,7 +119,8 @@ void JobRun::TellErrors(const ActionResult& result, const Now& now) {
 }
 
 void JobRun::FollowRules(const v1::Evaluation& evaluation, const Now& now) {
-  const Evaluations::Added added = evaluations_.Add(evaluation, position_);
+  const Evaluations::Added added =
+      evaluations_.Add(evaluation, writing_.has_value() ? writing_->best_before : "", position_);
   position_.set_evaluated_step(position_.step());
   improved_ = added.best;
   if (improved_) given_up_.reset();

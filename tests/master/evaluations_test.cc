@@ -25,9 +25,9 @@ class EvaluationsTest : public testing::Test {
     (*evaluation.mutable_metrics())["auc"] = auc;
     return evaluation;
   }
-  Evaluations::Added Add(uint64_t step, double auc) {
+  Evaluations::Added Add(uint64_t step, double auc, const std::string& before = "") {
     position_.set_step(step);
-    return evaluations_.Add(Measured(step, auc), position_);
+    return evaluations_.Add(Measured(step, auc), before, position_);
   }
   // Steps of those that are marked.
   std::vector<uint64_t> Best() const {
@@ -73,6 +73,23 @@ TEST_F(EvaluationsTest, ForgetsTheOldestButTheBest) {
   EXPECT_EQ(evaluations_.all().front().step(), 1u);
   EXPECT_EQ(evaluations_.all()[1].step(), 202u);
   EXPECT_EQ(evaluations_.all().back().step(), 1200u);
+}
+
+TEST_F(EvaluationsTest, AndTheOneThatIsLeftIfTheBestIsLost) {
+  const std::string first = "job-1/step-000000000001";
+  Add(1, 0.9);
+  position_.set_best_checkpoint(first);
+  for (uint64_t step = 2; step <= 1000; ++step) Add(step, 0.5);
+  EXPECT_TRUE(Add(1001, 0.95).best);
+  EXPECT_EQ(evaluations_.all().front().step(), 1u) << "no checkpoint has the model of step 1001";
+  // Nor yet, while it is being written.
+  position_.set_best_checkpoint("job-1/step-000000001001");
+  Add(1002, 0.5, first);
+  ASSERT_EQ(evaluations_.all().size(), 1000u);
+  EXPECT_THAT(evaluations_.LoseBest(1001, first, false, "no room", position_).text,
+              HasSubstr("the best that is left is of step 1, auc 0.900000"));
+  EXPECT_THAT(Best(), ElementsAre(1));
+  EXPECT_FALSE(Add(1003, 0.8).best);
 }
 
 TEST_F(EvaluationsTest, WhereTheBestIsLostTheOneBeforeIs) {
