@@ -158,6 +158,7 @@ void JobRun::Resume(const Now& now) {
     find.own = true;
     actions_.Want(Lane::kBackground, std::move(find));
   }
+  barrier_since_ = now.monotonic;
   if (!state.to_checkpoint()) return Advance(now);
   if (!writing_.has_value()) return ContinueBarrier(now);
   Enter(Phase::kAwaitingWrite, now);

@@ -33,7 +33,35 @@ class CoreWorkersTest : public testing::Test, protected CoreHarness {
     }
     FAIL() << Job(id).ShortDebugString();
   }
+  // In seconds, as the job's events say; -1: none does.
+  double StoodFor(const std::string& id) {
+    double stood_ms = -1;
+    for (const std::string& event : Events(id)) {
+      const size_t at = event.find("training stood for ");
+      if (at != std::string::npos) stood_ms = std::stod(event.substr(at + 19));
+    }
+    return stood_ms / 1000;
+  }
 };
+
+TEST_F(CoreWorkersTest, HowLongTrainingStoodIsKnownAlsoIfTheMasterDiesMeanwhile) {
+  JoinAll(1, 2);
+  const std::string id = Submit(Quiet(), 2, 1);
+  RunUntilStep(id, 5);
+  hold_writes_ = true;
+  ASSERT_TRUE(Scale(id, 1).ok());
+  for (int i = 0; i < 300 && !writing_.has_value(); ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  const uint64_t step = Job(id).step();
+  RestartMasterAlone();
+  Advance(absl::ZeroDuration());
+  hold_writes_ = false;
+  RunUntilWorkers(id, 1);
+  EXPECT_EQ(Job(id).step(), step);
+  Rounds(3);
+  EXPECT_GE(StoodFor(id), 0);
+  EXPECT_LT(StoodFor(id), 60);
+}
 
 TEST_F(CoreWorkersTest, AJobGetsMoreWorkersAndFewerAndCountsEverySampleOnce) {
   for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC}) {
