@@ -160,7 +160,7 @@ class JobRun {
   absl::StatusOr<EvaluationRound*> Round(uint64_t evaluation_id);
   // Does what is due by time alone.
   void Tick(const Now& now);
-  // The master stood still for `gap` and could not hear workers meanwhile.
+  // The master stood still for `gap` and could not hear anybody meanwhile.
   void StoodStill(absl::Duration gap);
   // A process of the run is gone, or the run must end for another reason. Does nothing if the run
   // has ended.

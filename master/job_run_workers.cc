@@ -110,7 +110,10 @@ void JobRun::TakeOver(Rank rank, const RunNode& worker, const Now& now) {
   jobs_->Touch(record_);
 }
 
-void JobRun::StoodStill(absl::Duration gap) { watch_.StoodStill(gap); }
+void JobRun::StoodStill(absl::Duration gap) {
+  watch_.StoodStill(gap);
+  lost_.StoodStill(gap);
+}
 
 void JobRun::TickWorkers(const Now& now) {
   for (uint32_t r = 0; r < options_.workers.size() && opened_; ++r) {

@@ -12,6 +12,13 @@ bool LostPs::Knows(uint64_t incarnation) const {
   });
 }
 
+void LostPs::StoodStill(absl::Duration gap) {
+  for (auto& [part, place] : places_) {
+    place.since += gap;
+    if (place.unreached_since.has_value()) *place.unreached_since += gap;
+  }
+}
+
 std::optional<uint32_t> LostPs::Overdue(absl::Duration patience, absl::Duration now) const {
   for (const auto& [part, place] : places_) {
     if (place.back.incarnation == 0 && now - place.since > patience) return part;

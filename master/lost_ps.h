@@ -44,6 +44,8 @@ class LostPs {
   bool Knows(uint64_t incarnation) const;
   // The first place that nobody is there to take for longer than `patience`: its part.
   std::optional<uint32_t> Overdue(absl::Duration patience, absl::Duration now) const;
+  // The master itself stood still for so long and could hear nobody: the time does not count.
+  void StoodStill(absl::Duration gap);
 
   // The part's ps is lost. `follower` is to take its place.
   void Lose(uint32_t part, const std::optional<Replicas::Replica>& follower, absl::Duration now);

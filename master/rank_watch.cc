@@ -15,6 +15,7 @@ void RankWatch::MayAsk(absl::Duration now) {
 void RankWatch::StoodStill(absl::Duration gap) {
   for (absl::Duration& asked : asked_at_) asked += gap;
   for (absl::Duration& moved : moved_at_) moved += gap;
+  for (auto& [rank, vacancy] : vacant_) vacancy.since += gap;
 }
 
 absl::Duration RankWatch::SinceAsked(Rank rank, absl::Duration now) const {

@@ -463,6 +463,21 @@ TEST_F(CoreWorkerRecoveryTest, AMasterThatStoodStillBeyondEveryLeaseTakesNobodyF
   EXPECT_THAT(Events(id), testing::Not(testing::Contains(HasSubstr("take over"))));
 }
 
+TEST_F(CoreWorkerRecoveryTest, NorDoesItsStandstillCountAgainstWhoWasLostBefore) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_recovery()->set_push_log(v1::RecoverySpec::ASYNC);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 10);
+  Kill("ps-0");
+  Kill("worker-0");
+  StandStill(absl::Minutes(3));
+  core_->Tick(now_);
+  JoinAll(1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
 // As one whose clock ticks late, since its disk is slow.
 TEST_F(CoreWorkerRecoveryTest, AMasterThatHearsHeartbeatsDoesNotStandStill) {
   JoinAll(1, 2);

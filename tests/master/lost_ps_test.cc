@@ -160,5 +160,17 @@ TEST_F(LostPsTest, TheLargestCountOfLostStepsStays) {
   EXPECT_EQ(lost_.places().at(0).steps, 13u);
 }
 
+TEST_F(LostPsTest, TheTimeThatTheMasterStoodStillDoesNotCount) {
+  lost_.Lose(0, std::nullopt, now_);
+  lost_.Lose(1, std::nullopt, now_);
+  lost_.Join(1, ANode("ps-1", 5), now_);
+  EXPECT_EQ(lost_.UnreachedFor(1, now_), absl::ZeroDuration());
+  lost_.StoodStill(absl::Hours(1));
+  now_ += absl::Hours(1) + absl::Seconds(1);
+  EXPECT_EQ(lost_.Overdue(kPatience, now_), std::nullopt);
+  EXPECT_EQ(lost_.Overdue(kPatience, now_ + kPatience), 0u);
+  EXPECT_EQ(lost_.UnreachedFor(1, now_), absl::Seconds(1));
+}
+
 }  // namespace
 }  // namespace tessera::master
