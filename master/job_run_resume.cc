@@ -107,6 +107,7 @@ void JobRun::Resume(const Now& now) {
   if (together) position_.set_next_push(position_.step());
   // The evaluation that was under way is made anew, and counts its bad records again.
   position_.set_bad_records(position_.bad_records() - state.evaluation_bad_records());
+  status().set_bad_records(position_.bad_records());
   evaluations_.Set({status().evaluations().begin(), status().evaluations().end()});
   last_checkpoint_ = state.last_checkpoint();
   if (state.has_last_checkpoint_step()) last_checkpoint_step_ = state.last_checkpoint_step();

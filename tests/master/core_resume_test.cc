@@ -197,6 +197,26 @@ TEST_F(CoreResumeTest, AnEvaluationBeginsAnew) {
   EXPECT_EQ(Job(id).bad_records(), 2u);
 }
 
+TEST_F(CoreResumeTest, BadRecordsOfAnEvaluationThatBeginsAnewAreNotShown) {
+  JoinAll(1, 2);
+  v1::JobSpec spec = Quiet();
+  spec.mutable_evaluation()->set_every_epochs(1);
+  spec.mutable_data()->set_max_bad_records(100);
+  const std::string id = Submit(spec, 2, 1);
+  on_unit_ = [](const std::string& worker, const v1::NextWorkResponse& unit,
+                v1::UnitResult* result) {
+    if (unit.has_evaluate() && worker == "worker-0") result->set_bad_records(1);
+  };
+  for (int i = 0; i < 300 && Job(id).bad_records() == 0; ++i) Step();
+  ASSERT_EQ(Job(id).phase(), "evaluating");
+  // With an event the job's figures are written down.
+  Kill("worker-1");
+  Join(v1::WORKER, "worker-1");
+  ASSERT_EQ(Job(id).bad_records(), 1u);
+  RestartMasterAlone();
+  EXPECT_EQ(Job(id).bad_records(), 0u);
+}
+
 TEST_F(CoreResumeTest, ACheckpointThatWasCommittedMeanwhileIsTheJobs) {
   JoinAll(1, 1);
   const std::string id = Submit(EverySteps(10), 1, 1);
