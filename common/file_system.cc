@@ -395,9 +395,9 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& 
     char pid[32] = {};
     const ssize_t n = ::pread(fd, pid, sizeof(pid) - 1, 0);
     ::close(fd);
-    return absl::FailedPreconditionError(
-        absl::StrCat(folder, ": in use by process ", n > 0 ? pid : "?",
-                     "; give each process a folder of its own"));
+    return absl::FailedPreconditionError(absl::StrCat(folder, ": in use by process ",
+                                                      n > 0 ? pid : "?",
+                                                      "; give each process a folder of its own"));
   }
   const std::string self = std::to_string(::getpid());
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, self.data(), self.size(), 0) < 0) {

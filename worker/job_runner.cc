@@ -155,7 +155,7 @@ void JobRunner::TraceGradients(const v1::Train& unit) {
 }
 
 absl::StatusOr<v1::UnitResult> JobRunner::RunUnit(const v1::NextWorkResponse& unit,
-                                                      const absl::Status& prepared) {
+                                                  const absl::Status& prepared) {
   absl::StatusOr<v1::UnitResult> result = absl::UnimplementedError(
       "the master asks for a kind of work that this worker does not know; versions differ");
   // After an error that took its time a second try would not do better.
