@@ -212,7 +212,7 @@ void JobRun::UpdateStatus(const Now& now) {
   out.set_samples(at.samples());
   out.set_epochs(spec().train().epochs());
   // The epoch under way, or the one just done until the next one begins.
-  const bool between = at.next_window() == 0 && at.open_size() == 0 && plan_->epoch() > 0;
+  const bool between = !IsWithinEpoch(at) && plan_->epoch() > 0;
   const bool done = between && (stopping_ || phase_ != Phase::kTraining);
   out.set_epoch(static_cast<uint32_t>(plan_->epoch()) + (done ? 0 : 1));
   if (out.epochs() > 0) out.set_epoch(std::min(out.epoch(), out.epochs()));

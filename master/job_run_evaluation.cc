@@ -23,9 +23,7 @@ bool JobRun::EvaluationDue() const {
 Due JobRun::DueHere() const {
   const PlanOptions plan = PlanOptionsOf(spec(), static_cast<uint32_t>(options_.workers.size()));
   Due due = DueAtStep(plan, position_.step());
-  const bool epoch_begins =
-      position_.next_window() == 0 && position_.open_size() == 0 && position_.epoch_begin() == 0;
-  if (!epoch_begins) return due;
+  if (IsWithinEpoch(position_)) return due;
   const Due at_end = DueAtEpochEnd(plan, position_.epoch());
   due.evaluate |= at_end.evaluate;
   due.checkpoint |= at_end.checkpoint;
@@ -75,8 +73,7 @@ void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
   const v1::Position& at = evaluation_for_ == Wanted::kTask ? start_.position() : position_;
   evaluation.set_step(at.step());
   // The number of epochs done if one has just ended, else the number of the one under way.
-  const bool at_end = at.next_window() == 0 && at.open_size() == 0;
-  evaluation.set_epoch(at.epoch() + (at_end ? 0 : 1));
+  evaluation.set_epoch(at.epoch() + (IsWithinEpoch(at) ? 1 : 0));
   evaluation.set_samples(result.samples);
   for (const auto& [name, value] : result.metrics) (*evaluation.mutable_metrics())[name] = value;
   TellErrors(result, now);

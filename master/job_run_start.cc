@@ -108,8 +108,7 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     evaluations_.MarkNone();
     // Within an epoch the job has the other's records, and counts on. Else its records may be
     // others, and their bad ones are counted in its own first epoch.
-    if (position_.next_window() == 0 && position_.open_size() == 0 &&
-        position_.epoch_begin() == 0) {
+    if (!IsWithinEpoch(position_)) {
       position_.clear_bad_records();
       position_.clear_set_aside_records();
       position_.set_data_epoch(position_.epoch());

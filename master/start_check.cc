@@ -17,6 +17,7 @@
 #include "common/job/tasks.h"
 #include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "master/training_plan.h"
 
 namespace tessera::master {
 namespace {
@@ -264,8 +265,7 @@ absl::Status CheckStart(const v1::JobSpec& spec, const v1::CheckpointManifest& m
         absl::StrCat("tables: start.checkpoint has table ", there.begin()->first,
                      ", which this job has not; add it, or set start.warm"));
   }
-  const bool within_epoch =
-      manifest.position().next_window() > 0 || manifest.position().open_size() > 0;
+  const bool within_epoch = IsWithinEpoch(manifest.position());
   if (!IsTraining(task)) {
     const std::string otherwise = PreparedOtherwise(spec, manifest.spec());
     if (otherwise.empty()) return absl::OkStatus();

@@ -136,7 +136,7 @@ absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions&
   TESSERA_RETURN_IF_ERROR(CheckShards(files, records, shapes.later.shard_records));
   shapes.first_workers = shapes.later_workers = options.workers;
   v1::Position at = start;
-  if (start.next_window() > 0 || start.open_size() > 0 || start.epoch_begin() > 0) {
+  if (IsWithinEpoch(start)) {
     const uint32_t workers = start.window_workers() > 0 ? start.window_workers() : options.workers;
     WindowOptions had = shape(workers);
     const bool alike = start.window_records() == had.window_records;

@@ -36,6 +36,11 @@ struct PlanOptions {
 };
 PlanOptions PlanOptionsOf(const v1::JobSpec& spec, uint32_t workers);
 
+// Whether part of the position's epoch is done.
+inline bool IsWithinEpoch(const v1::Position& at) {
+  return at.next_window() > 0 || at.open_size() > 0 || at.epoch_begin() > 0;
+}
+
 // The work to be done at a barrier before training goes on.
 struct Due {
   bool evaluate = false;

@@ -33,6 +33,18 @@ class StartTest : public testing::Test, protected CoreHarness {
   }
 };
 
+TEST_F(StartTest, ItsBeginForOtherWorkersIsWithinAnEpoch) {
+  const std::string folder = CutWithinAnEpoch();
+  v1::Position& at = *disk_.at(folder).mutable_position();
+  at.clear_next_window();
+  at.clear_open();
+  at.set_epoch_begin(400);
+  at.set_epoch_shard_records(100);
+  v1::JobSpec spec = SmallJob();
+  spec.set_seed(2);
+  EXPECT_THAT(RunFrom(folder, spec, v1::FAILED).message(), HasSubstr("seed: 2 in this job and 1"));
+}
+
 TEST_F(StartTest, WithinAnEpochTheOrderOfTrainingMustBeTheSame) {
   const std::string folder = CutWithinAnEpoch();
   const std::pair<const char*, std::function<void(v1::JobSpec*)>> changes[] = {
