@@ -6,15 +6,19 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/log.h"
@@ -39,10 +43,20 @@ struct Rule {
   bool At(uint64_t hit) const { return hit >= first && hit <= last && (hit - first) % every == 0; }
 };
 
-// Written while no failpoint is armed, then only read.
-std::vector<Rule>& Rules() {
-  static std::vector<Rule> rules;
+// A thread at a failpoint goes on with the rules that it has found, whatever replaces them.
+using RuleList = std::shared_ptr<const std::vector<Rule>>;
+absl::Mutex rules_mu(absl::kConstInit);
+RuleList& Rules() ABSL_EXCLUSIVE_LOCKS_REQUIRED(rules_mu) {
+  static auto& rules = *new RuleList(std::make_shared<std::vector<Rule>>());
   return rules;
+}
+RuleList CurrentRules() {
+  absl::MutexLock lock(&rules_mu);
+  return Rules();
+}
+void SetRules(std::vector<Rule> rules) {
+  absl::MutexLock lock(&rules_mu);
+  Rules() = std::make_shared<std::vector<Rule>>(std::move(rules));
 }
 std::array<std::atomic<uint64_t>, std::size(kFailpoints)> hits{};
 
@@ -115,7 +129,8 @@ absl::Status Hit(size_t index) {
   const uint64_t hit = hits[index].fetch_add(1, std::memory_order_relaxed) + 1;
   const std::string name(kFailpoints[index].name);
   absl::Status status;
-  for (const Rule& rule : Rules()) {
+  const RuleList rules = CurrentRules();
+  for (const Rule& rule : *rules) {
     if (rule.place != index || !rule.At(hit)) continue;
     switch (rule.action) {
       case Action::kCrash:
@@ -145,14 +160,14 @@ absl::Status ArmFailpoints(const char* rules) {
   }
   if (parsed.empty()) return absl::OkStatus();
   SPDLOG_WARN("failpoints are armed, this process will fail on purpose: {}", rules);
-  Rules() = std::move(parsed);
+  SetRules(std::move(parsed));
   internal_failpoint::armed.store(true);
   return absl::OkStatus();
 }
 
 void DisarmFailpoints() {
   internal_failpoint::armed.store(false);
-  Rules().clear();
+  SetRules({});
   for (std::atomic<uint64_t>& count : hits) count.store(0);
 }
 

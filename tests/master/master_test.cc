@@ -336,8 +336,9 @@ TEST_F(MasterTest, TheStatusSaysThatNothingCanBeWritten) {
 class StalledLog final : public StateLog {
  public:
   absl::Status Apply(const std::vector<Write>& batch) override {
-    absl::MutexLock lock(&mu_, absl::Condition(
-                                   +[](bool* stalls) { return !*stalls; }, &stalls_));
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(
+        +[](bool* stalls) { return !*stalls; }, &stalls_));
     return log_->Apply(batch);
   }
   absl::StatusOr<std::string> Get(const std::string& key) override { return log_->Get(key); }
