@@ -1,32 +1,16 @@
 """Runs the containers of the manifests as processes of this machine: the very command, arguments, environment and probes, with
 names, ports and paths of this machine in place of the cluster's."""
 import pathlib
-import random
 import re
 import shutil
-import socket
 import subprocess
+import sys
 import time
 
 from manifests import ROOT, container_of, of_kind, pod_of
 
-
-_given = set()
-
-
-def free_port():
-    """One that nobody has, was given before, or gets for its end of a connection, as a client that comes back to a server might: those
-    are above 32767 (ip_local_port_range)."""
-    while True:
-        port = random.randrange(15000, 32768)
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in _given:
-            _given.add(port)
-            return port
+sys.path.insert(0, str(ROOT / "tests" / "faults"))
+from cluster import free_port  # noqa: E402
 
 
 class Node:

@@ -44,6 +44,18 @@ class CoreResumeTest : public testing::Test, protected CoreHarness {
     for (int i = 0; i < 300 && Job(id).step() == step; ++i) Round();
     hold_writes_ = false;
   }
+  // A job of two workers, each of whose evaluations finds a bad record.
+  std::string SubmitWithBadValidation() {
+    JoinAll(1, 2);
+    v1::JobSpec spec = Quiet();
+    spec.mutable_evaluation()->set_every_epochs(1);
+    spec.mutable_data()->set_max_bad_records(100);
+    on_unit_ = [](const std::string& worker, const v1::NextWorkResponse& unit,
+                  v1::UnitResult* result) {
+      if (unit.has_evaluate() && worker == "worker-0") result->set_bad_records(1);
+    };
+    return Submit(spec, 2, 1);
+  }
   std::vector<std::pair<uint64_t, bool>> CutsWhereTheMasterDiesInOne(v1::JobSpec spec);
 };
 
@@ -170,15 +182,7 @@ TEST_F(CoreResumeTest, AnEvaluationThatIsFoldedBeginsAnew) {
 }
 
 TEST_F(CoreResumeTest, AnEvaluationBeginsAnew) {
-  JoinAll(1, 2);
-  v1::JobSpec spec = Quiet();
-  spec.mutable_evaluation()->set_every_epochs(1);
-  spec.mutable_data()->set_max_bad_records(100);
-  const std::string id = Submit(spec, 2, 1);
-  on_unit_ = [](const std::string& worker, const v1::NextWorkResponse& unit,
-                v1::UnitResult* result) {
-    if (unit.has_evaluate() && worker == "worker-0") result->set_bad_records(1);
-  };
+  const std::string id = SubmitWithBadValidation();
   for (int i = 0; i < 100 && Job(id).phase() != "evaluating"; ++i) Round();
   ASSERT_EQ(Job(id).phase(), "evaluating");
   const uint64_t step = Job(id).step();
@@ -198,15 +202,7 @@ TEST_F(CoreResumeTest, AnEvaluationBeginsAnew) {
 }
 
 TEST_F(CoreResumeTest, BadRecordsOfAnEvaluationThatBeginsAnewAreNotShown) {
-  JoinAll(1, 2);
-  v1::JobSpec spec = Quiet();
-  spec.mutable_evaluation()->set_every_epochs(1);
-  spec.mutable_data()->set_max_bad_records(100);
-  const std::string id = Submit(spec, 2, 1);
-  on_unit_ = [](const std::string& worker, const v1::NextWorkResponse& unit,
-                v1::UnitResult* result) {
-    if (unit.has_evaluate() && worker == "worker-0") result->set_bad_records(1);
-  };
+  const std::string id = SubmitWithBadValidation();
   for (int i = 0; i < 300 && Job(id).bad_records() == 0; ++i) Step();
   ASSERT_EQ(Job(id).phase(), "evaluating");
   // With an event the job's figures are written down.
