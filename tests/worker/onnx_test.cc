@@ -12,7 +12,7 @@
 #include "worker/onnx/emit.h"
 #include "worker/onnx/export.h"
 #include "worker/onnx/import.h"
-#include "worker/onnx/read.h"
+#include "worker/onnx/reads.h"
 #include "worker/onnx/safetensors.h"
 #include "worker/onnx/writer.h"
 

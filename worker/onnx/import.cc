@@ -19,6 +19,7 @@
 #include "worker/onnx/join_weights.h"
 #include "worker/onnx/onnx_graph.h"
 #include "worker/onnx/onnx_proto.h"
+#include "worker/onnx/reads.h"
 
 namespace tessera::worker {
 namespace {

@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "worker/onnx/check_file.h"
 #include "worker/onnx/onnx_graph.h"
+#include "worker/onnx/reads.h"
 
 namespace tessera::worker {
 namespace {

@@ -3,7 +3,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "worker/onnx/read.h"
+#include "worker/onnx/reads.h"
 
 namespace tessera::worker {
 namespace {

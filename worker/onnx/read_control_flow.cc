@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/onnx/onnx_graph.h"
-#include "worker/onnx/read.h"
+#include "worker/onnx/reads.h"
 
 namespace tessera::worker {
 namespace {

@@ -7,7 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status_macros.h"
-#include "worker/onnx/read.h"
+#include "worker/onnx/known_numbers.h"
+#include "worker/onnx/reads.h"
 
 namespace tessera::worker {
 namespace {

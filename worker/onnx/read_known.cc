@@ -7,7 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "worker/onnx/read.h"
+#include "worker/onnx/known_numbers.h"
+#include "worker/onnx/read_axes.h"
+#include "worker/onnx/reads.h"
 
 namespace tessera::worker {
 namespace {
@@ -258,6 +260,18 @@ OnnxValue JoinedKnown(const std::vector<OnnxValue>& parts, size_t axis) {
     }
   }
   return joined;
+}
+
+bool ReadsKnown(const OnnxNodeReader& r) { return !r.IsTensor(0) && !r.in(0).trained; }
+
+absl::StatusOr<size_t> KnownAxis(int64_t axis, const OnnxValue& known) {
+  const auto rank = static_cast<int64_t>(known.dims.size());
+  const int64_t at = axis < 0 ? axis + rank : axis;
+  if (at >= 0 && at < rank && !IsBatch(known.dims[static_cast<size_t>(at)])) {
+    return static_cast<size_t>(at);
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("axis ", axis, " of the constant ", DimsText(known.dims)));
 }
 
 }  // namespace tessera::worker

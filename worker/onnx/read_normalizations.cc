@@ -2,7 +2,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/onnx/read.h"
+#include "worker/onnx/read_axes.h"
+#include "worker/onnx/reads.h"
 
 namespace tessera::worker {
 namespace {

@@ -4,7 +4,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "worker/onnx/read.h"
+#include "worker/onnx/reads.h"
 
 namespace tessera::worker {
 namespace {

@@ -4,7 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "worker/onnx/read.h"
+#include "worker/onnx/read_axes.h"
+#include "worker/onnx/reads.h"
 
 namespace tessera::worker {
 namespace {

@@ -3,7 +3,7 @@
 // and those of two orders must not meet.
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "worker/onnx/read.h"
+#include "worker/onnx/reads.h"
 
 namespace tessera::worker {
 namespace {

@@ -2,7 +2,7 @@
 #include "absl/strings/match.h"
 #include "worker/dense/ops/ops.h"
 #include "worker/onnx/emit.h"
-#include "worker/onnx/read.h"
+#include "worker/onnx/reads.h"
 
 #define ONNX_NAMESPACE onnx
 #include "onnx/defs/schema.h"
