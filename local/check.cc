@@ -78,7 +78,7 @@ class DataSeen {
 };
 
 // Of the rows that a card is to keep (train.row_cache): one that is trained lies there twice, with
-// its optimizer's slots (worker/kept_rows.h).
+// its optimizer's slots (worker/card/kept_rows.h).
 uint64_t RowCacheBytes(const v1::JobSpec& spec, uint64_t keys) {
   const v1::RowCacheSpec& cache = spec.train().row_cache();
   uint64_t row_floats = 0;

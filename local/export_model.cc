@@ -18,10 +18,10 @@
 #include "common/status_macros.h"
 #include "worker/dense/model.h"
 #include "worker/dense/model_inputs.h"
-#include "worker/dense_blocks.h"
 #include "worker/onnx/export.h"
 #include "worker/onnx/onnx_file.h"
 #include "worker/onnx/safetensors.h"
+#include "worker/parameters/dense_blocks.h"
 
 namespace tessera::local {
 namespace {

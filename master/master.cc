@@ -18,11 +18,11 @@
 #include "common/rpc/address.h"
 #include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
-#include "master/action_threads.h"
-#include "master/checkpoint_root.h"
-#include "master/host.h"
+#include "master/actions/action_threads.h"
+#include "master/actions/checkpoint_root.h"
+#include "master/core/host.h"
 #include "master/master_metrics.h"
-#include "master/services.h"
+#include "master/services/services.h"
 
 namespace tessera::master {
 namespace {

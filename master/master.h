@@ -10,8 +10,8 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/channels.h"
 #include "common/rpc/server.h"
-#include "master/quotas.h"
-#include "master/state_log.h"
+#include "master/core/quotas.h"
+#include "master/state/state_log.h"
 
 namespace tessera::master {
 

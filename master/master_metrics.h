@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "common/metrics/metrics.h"
-#include "master/host.h"
+#include "master/core/host.h"
 
 namespace tessera::master {
 

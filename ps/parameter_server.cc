@@ -15,14 +15,14 @@
 #include "common/rpc/address.h"
 #include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
-#include "ps/byte_budget.h"
-#include "ps/executor.h"
-#include "ps/jobs.h"
-#include "ps/parameter_service.h"
-#include "ps/ps_metrics.h"
-#include "ps/row_limit.h"
-#include "ps/shared_regions.h"
-#include "ps/spill.h"
+#include "ps/calls/shared_regions.h"
+#include "ps/jobs/jobs.h"
+#include "ps/memory/byte_budget.h"
+#include "ps/service/executor.h"
+#include "ps/service/parameter_service.h"
+#include "ps/service/ps_metrics.h"
+#include "ps/tables/row_limit.h"
+#include "ps/tables/spill.h"
 
 namespace tessera::ps {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "worker/card_batch.h"
+#include "worker/card/card_batch.h"
 #include "worker/data/batch.h"
 #include "worker/key_preparer.h"
-#include "worker/parameter_client.h"
+#include "worker/parameters/parameter_client.h"
 
 namespace tessera::worker {
 

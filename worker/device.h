@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "cuda/stream.h"
 #include "tessera/v1/job.pb.h"
-#include "worker/card_seat.h"
+#include "worker/card/card_seat.h"
 #include "worker/dense/model.h"
 
 namespace tessera::worker {

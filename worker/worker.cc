@@ -30,7 +30,7 @@
 #include "worker/cancellation.h"
 #include "worker/device.h"
 #include "worker/job_runner.h"
-#include "worker/ring_service.h"
+#include "worker/ring/ring_service.h"
 #include "worker/status_board.h"
 #include "worker/worker_metrics.h"
 

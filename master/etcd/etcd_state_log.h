@@ -5,7 +5,7 @@
 #include "absl/status/statusor.h"
 #include "master/etcd/etcd_client.h"
 #include "master/etcd/leadership.h"
-#include "master/state_log.h"
+#include "master/state/state_log.h"
 
 namespace tessera::master {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checksum.h"
 #include "common/status_macros.h"
-#include "ps/or_exhausted.h"
+#include "ps/memory/or_exhausted.h"
 
 namespace tessera::ps {
 namespace {

@@ -34,7 +34,7 @@ class LogFeed {
  public:
   using ReadDone = std::function<void(absl::StatusOr<v1::ReadLogResponse>)>;
   using Done = std::function<void(absl::Status)>;
-  // Longer than the master takes to give up a follower (master/replicas.cc).
+  // Longer than the master takes to give up a follower (master/run/replicas.cc).
   static constexpr absl::Duration kLongestWait = absl::Seconds(5);
   struct Options {
     FileSystem* files = nullptr;   // borrowed

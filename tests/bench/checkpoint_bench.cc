@@ -15,7 +15,7 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/partition.h"
-#include "ps/job_shard.h"
+#include "ps/jobs/job_shard.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/zipf.h"
 

@@ -14,8 +14,8 @@
 #include "cuda/stream.h"
 #include "tests/bench/cuda_card.h"
 #include "tests/bench/zipf.h"
-#include "worker/card_batch.h"
-#include "worker/row_slots.h"
+#include "worker/card/card_batch.h"
+#include "worker/card/row_slots.h"
 
 namespace tessera::bench {
 namespace {

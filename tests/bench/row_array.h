@@ -9,7 +9,7 @@
 
 #include "absl/types/span.h"
 #include "common/math/optim/adagrad.h"
-#include "ps/row_layout.h"
+#include "ps/rows/row_layout.h"
 
 namespace tessera::bench {
 

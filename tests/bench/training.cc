@@ -23,7 +23,7 @@
 #include "local/child_process.h"
 #include "local/local_run.h"
 #include "nlohmann/json.hpp"
-#include "ps/row_layout.h"
+#include "ps/rows/row_layout.h"
 #include "tests/bench/card_watch.h"
 #include "tests/paths.h"
 

@@ -24,7 +24,7 @@
 #include "tests/bench/wire_redis.h"
 #include "tests/bench/wire_servers.h"
 #include "tests/bench/zipf.h"
-#include "worker/parameter_client.h"
+#include "worker/parameters/parameter_client.h"
 
 namespace tessera::bench {
 namespace {

@@ -14,8 +14,8 @@
 #include "common/job/job_tables.h"
 #include "local/export_model.h"
 #include "tests/cluster/training_testing.h"
-#include "worker/dense_blocks.h"
 #include "worker/onnx/onnx_proto.h"
+#include "worker/parameters/dense_blocks.h"
 
 namespace tessera {
 namespace {

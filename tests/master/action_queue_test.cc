@@ -1,4 +1,4 @@
-#include "master/action_queue.h"
+#include "master/actions/action_queue.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

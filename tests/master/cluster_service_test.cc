@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
 #include "gtest/gtest.h"
-#include "master/services.h"
+#include "master/services/services.h"
 #include "tessera/v1/cluster.grpc.pb.h"
 
 namespace tessera::master {

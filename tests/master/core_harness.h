@@ -15,7 +15,7 @@
 #include "common/window.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "master/core.h"
+#include "master/core/core.h"
 
 namespace tessera::master {
 

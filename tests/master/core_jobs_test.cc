@@ -1,9 +1,9 @@
 // Several jobs at once: what they share, what they have for themselves, and who waits for whom.
-#include "master/core.h"
+#include "master/core/core.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "master/run_state.h"
+#include "master/run/run_state.h"
 #include "tests/master/core_harness.h"
 
 namespace tessera::master {

@@ -1,7 +1,7 @@
 // What teams may use: workers, rows and bytes.
 #include <fstream>
 
-#include "master/core.h"
+#include "master/core/core.h"
 #include "tests/master/core_harness.h"
 
 namespace tessera::master {

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "common/job/job_state.h"
-#include "master/run_state.h"
+#include "master/run/run_state.h"
 #include "tests/master/core_harness.h"
 
 namespace tessera::master {

@@ -1,4 +1,4 @@
-#include "master/core.h"
+#include "master/core/core.h"
 #include "tests/master/core_scale_harness.h"
 
 // Other ps for a job with push logs.

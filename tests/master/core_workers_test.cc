@@ -1,4 +1,4 @@
-#include "master/core.h"
+#include "master/core/core.h"
 
 #include "tests/master/core_harness.h"
 

@@ -1,4 +1,4 @@
-#include "master/core.h"
+#include "master/core/core.h"
 #include "tests/master/core_harness.h"
 
 // Workers that are lost with what their cards have made of rows (RowCacheSpec.write_back).

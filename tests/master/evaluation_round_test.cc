@@ -1,4 +1,4 @@
-#include "master/evaluation_round.h"
+#include "master/plan/evaluation_round.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "common/window.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "master/action.h"
+#include "master/actions/action.h"
 
 namespace tessera::master {
 namespace {

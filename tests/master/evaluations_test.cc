@@ -1,4 +1,4 @@
-#include "master/evaluations.h"
+#include "master/run/evaluations.h"
 
 #include <limits>
 

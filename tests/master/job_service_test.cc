@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "master/services.h"
+#include "master/services/services.h"
 #include "tests/common/job_validate_testing.h"
 
 namespace tessera::master {

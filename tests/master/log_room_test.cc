@@ -1,4 +1,4 @@
-#include "master/log_room.h"
+#include "master/run/log_room.h"
 
 #include "gtest/gtest.h"
 

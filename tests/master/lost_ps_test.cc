@@ -1,4 +1,4 @@
-#include "master/lost_ps.h"
+#include "master/run/lost_ps.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "master/membership.h"
+#include "master/state/membership.h"
 
 #include "common/version.h"
 #include "gmock/gmock.h"

@@ -1,4 +1,4 @@
-#include "master/partition_moves.h"
+#include "master/run/partition_moves.h"
 
 #include <algorithm>
 #include <random>

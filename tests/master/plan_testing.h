@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "master/training_plan.h"
+#include "master/plan/training_plan.h"
 
 // Plans of three files.
 namespace tessera::master {

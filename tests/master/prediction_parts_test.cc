@@ -1,4 +1,4 @@
-#include "master/prediction_parts.h"
+#include "master/plan/prediction_parts.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "master/ps_move.h"
+#include "master/run/ps_move.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "master/rank_watch.h"
+#include "master/run/rank_watch.h"
 
 #include "gtest/gtest.h"
 

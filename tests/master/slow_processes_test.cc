@@ -1,4 +1,4 @@
-#include "master/slow_processes.h"
+#include "master/run/slow_processes.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "master/split_counts.h"
+#include "master/plan/split_counts.h"
 
 #include "gtest/gtest.h"
 

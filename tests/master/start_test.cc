@@ -1,6 +1,6 @@
 // Which checkpoints a job may start from, and what it takes over from them.
-#include "master/core.h"
-#include "master/start_check.h"
+#include "master/core/core.h"
+#include "master/plan/start_check.h"
 #include "tests/master/core_harness.h"
 
 namespace tessera::master {

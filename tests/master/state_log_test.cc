@@ -1,4 +1,4 @@
-#include "master/state_log.h"
+#include "master/state/state_log.h"
 
 #include <unistd.h>
 

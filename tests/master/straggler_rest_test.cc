@@ -1,4 +1,4 @@
-#include "master/straggler_rest.h"
+#include "master/run/straggler_rest.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "master/training_history.h"
+#include "master/run/training_history.h"
 
 #include <cmath>
 

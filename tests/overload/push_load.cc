@@ -12,7 +12,7 @@
 #include "grpcpp/client_context.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 #include "tests/bench/zipf.h"
-#include "worker/parameter_client.h"
+#include "worker/parameters/parameter_client.h"
 
 namespace tessera::overload {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/types/span.h"
 #include "common/rpc/channels.h"
 #include "worker/cancellation.h"
-#include "worker/key_router.h"
-#include "worker/ps_directory.h"
+#include "worker/parameters/key_router.h"
+#include "worker/parameters/ps_directory.h"
 #include "worker/status_board.h"
 
 namespace tessera::overload {

@@ -1,4 +1,4 @@
-#include "ps/admission.h"
+#include "ps/tables/admission.h"
 
 #include <map>
 #include <random>

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "ps/evictor.h"
-#include "ps/memory_budget.h"
-#include "ps/table.h"
+#include "ps/memory/memory_budget.h"
+#include "ps/tables/evictor.h"
+#include "ps/tables/table.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {

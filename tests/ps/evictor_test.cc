@@ -1,4 +1,4 @@
-#include "ps/evictor.h"
+#include "ps/tables/evictor.h"
 
 #include <atomic>
 #include <memory>

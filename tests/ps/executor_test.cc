@@ -1,4 +1,4 @@
-#include "ps/executor.h"
+#include "ps/service/executor.h"
 
 #include <atomic>
 #include <thread>

@@ -1,5 +1,5 @@
-#include "ps/jobs.h"
-#include "ps/ps_metrics.h"
+#include "ps/jobs/jobs.h"
+#include "ps/service/ps_metrics.h"
 #include "tests/common/metric_value.h"
 #include "tests/ps/ps_testing.h"
 

@@ -1,4 +1,4 @@
-#include "ps/gradient_reducer.h"
+#include "ps/steps/gradient_reducer.h"
 
 #include "tests/ps/ps_testing.h"
 

@@ -1,4 +1,4 @@
-#include "ps/huge_page_memory.h"
+#include "ps/memory/huge_page_memory.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "ps/initializer.h"
+#include "ps/rows/initializer.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "ps/job_checkpoint.h"
+#include "ps/jobs/job_checkpoint.h"
 
 #include <unistd.h>
 
@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_reader.h"
 #include "common/task_pool.h"
-#include "ps/evictor.h"
-#include "ps/memory_budget.h"
+#include "ps/memory/memory_budget.h"
+#include "ps/tables/evictor.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "ps/job_checkpoint.h"
+#include "ps/jobs/job_checkpoint.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {

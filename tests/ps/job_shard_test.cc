@@ -1,4 +1,4 @@
-#include "ps/job_shard.h"
+#include "ps/jobs/job_shard.h"
 
 #include <algorithm>
 #include <random>

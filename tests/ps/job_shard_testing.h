@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "ps/job_shard.h"
+#include "ps/jobs/job_shard.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {

@@ -1,4 +1,4 @@
-#include "ps/jobs.h"
+#include "ps/jobs/jobs.h"
 
 #include "tests/common/thread_limit.h"
 #include "tests/ps/ps_testing.h"

@@ -1,4 +1,4 @@
-#include "ps/key_groups.h"
+#include "ps/rows/key_groups.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "ps/lead_gate.h"
+#include "ps/steps/lead_gate.h"
 
 #include <map>
 #include <random>

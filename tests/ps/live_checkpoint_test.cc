@@ -3,7 +3,7 @@
 
 #include "absl/time/clock.h"
 #include "common/checkpoint/digest.h"
-#include "ps/writer_rest.h"
+#include "ps/jobs/writer_rest.h"
 #include "tests/ps/failing_memory.h"
 #include "tests/ps/ps_testing.h"
 

@@ -1,4 +1,4 @@
-#include "ps/memory_beside.h"
+#include "ps/memory/memory_beside.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "ps/memory_budget.h"
+#include "ps/memory/memory_budget.h"
 
 #include <atomic>
 #include <thread>

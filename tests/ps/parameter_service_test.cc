@@ -1,4 +1,4 @@
-#include "ps/parameter_service.h"
+#include "ps/service/parameter_service.h"
 
 #include <unistd.h>
 

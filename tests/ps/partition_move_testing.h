@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/checkpoint/checksum.h"
-#include "ps/jobs.h"
+#include "ps/jobs/jobs.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {

@@ -1,9 +1,9 @@
-#include "ps/partition_set.h"
+#include "ps/rows/partition_set.h"
 
 #include <numeric>
 
 #include "common/partition.h"
-#include "ps/key_batch.h"
+#include "ps/rows/key_batch.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "ps/spill.h"
+#include "ps/tables/spill.h"
 #include "tests/optimizers.h"
 #include "tests/ps/ps_testing.h"
 

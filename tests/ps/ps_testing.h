@@ -22,8 +22,8 @@
 #include "common/partition.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "ps/call_frames.h"
-#include "ps/job_shard.h"
+#include "ps/calls/call_frames.h"
+#include "ps/jobs/job_shard.h"
 #include "tests/common/fault_file_system.h"
 #include "tests/ps/watched_files.h"
 

@@ -1,4 +1,4 @@
-#include "ps/push_order.h"
+#include "ps/steps/push_order.h"
 
 #include <optional>
 #include <vector>

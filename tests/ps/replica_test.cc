@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/cleanup/cleanup.h"
-#include "ps/jobs.h"
+#include "ps/jobs/jobs.h"
 #include "ps/push_log/log_feed.h"
 #include "tests/ps/recovery_harness.h"
 

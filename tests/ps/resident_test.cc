@@ -13,8 +13,8 @@
 #include "common/partition.h"
 #include "common/process/freed_memory.h"
 #include "common/process/resident.h"
-#include "ps/spill.h"
-#include "ps/table_tier.h"
+#include "ps/tables/spill.h"
+#include "ps/tables/table_tier.h"
 #include "tests/ps/failing_memory.h"
 #include "tests/ps/ps_testing.h"
 

@@ -1,4 +1,4 @@
-#include "ps/row_limit.h"
+#include "ps/tables/row_limit.h"
 
 #include <memory>
 #include <numeric>
@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "ps/jobs.h"
-#include "ps/ps_metrics.h"
+#include "ps/jobs/jobs.h"
+#include "ps/service/ps_metrics.h"
 #include "tests/common/metric_value.h"
 #include "tests/ps/ps_testing.h"
 

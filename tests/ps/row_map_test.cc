@@ -1,4 +1,4 @@
-#include "ps/row_map.h"
+#include "ps/rows/row_map.h"
 
 #include <deque>
 #include <map>

@@ -1,4 +1,4 @@
-#include "ps/row_optimizer.h"
+#include "ps/rows/row_optimizer.h"
 
 #include <algorithm>
 #include <cmath>

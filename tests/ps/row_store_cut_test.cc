@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "common/partition.h"
-#include "ps/cut_room.h"
-#include "ps/row_store.h"
+#include "ps/jobs/cut_room.h"
+#include "ps/rows/row_store.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {

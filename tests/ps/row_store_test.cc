@@ -1,4 +1,4 @@
-#include "ps/row_store.h"
+#include "ps/rows/row_store.h"
 
 #include <algorithm>
 #include <map>

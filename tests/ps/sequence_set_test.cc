@@ -1,4 +1,4 @@
-#include "ps/sequence_set.h"
+#include "ps/steps/sequence_set.h"
 
 #include <random>
 #include <set>

@@ -1,4 +1,4 @@
-#include "ps/shared_calls.h"
+#include "ps/calls/shared_calls.h"
 
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "ps/job_shard.h"
+#include "ps/jobs/job_shard.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {

@@ -9,8 +9,8 @@
 
 #include "common/checkpoint/checksum.h"
 #include "common/checkpoint/manifest.h"
-#include "ps/admission.h"
-#include "ps/sightings_file.h"
+#include "ps/jobs/sightings_file.h"
+#include "ps/tables/admission.h"
 #include "tests/ps/partition_move_testing.h"
 
 namespace tessera::ps {

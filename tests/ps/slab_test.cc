@@ -1,4 +1,4 @@
-#include "ps/slab.h"
+#include "ps/rows/slab.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "ps/row_layout.h"
+#include "ps/rows/row_layout.h"
 
 namespace tessera::ps {
 namespace {

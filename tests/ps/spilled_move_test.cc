@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ps/spill.h"
+#include "ps/tables/spill.h"
 #include "tests/ps/partition_move_testing.h"
 
 namespace tessera::ps {

@@ -1,4 +1,4 @@
-#include "ps/staleness.h"
+#include "ps/steps/staleness.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "ps/table_tier.h"
+#include "ps/tables/table_tier.h"
 
 #include <atomic>
 #include <fstream>

@@ -8,8 +8,8 @@
 #include <random>
 #include <string>
 
-#include "ps/evictor.h"
-#include "ps/table_tier.h"
+#include "ps/tables/evictor.h"
+#include "ps/tables/table_tier.h"
 #include "tests/common/hooked_disk.h"
 #include "tests/ps/ps_testing.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "ps/spill.h"
+#include "ps/tables/spill.h"
 #include "tests/ps/recovery_harness.h"
 
 // Rows that workers have whole, train, and push the changes of.

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "master/checkpoint_files.h"
-#include "master/core.h"
+#include "master/actions/checkpoint_files.h"
+#include "master/core/core.h"
 #include "tests/simulator/disk.h"
 #include "tests/simulator/world.h"
 

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "ps/call_frames.h"
-#include "ps/log_follower.h"
+#include "ps/calls/call_frames.h"
+#include "ps/jobs/log_follower.h"
 #include "tests/simulator/master_node.h"
 
 namespace tessera::simulator {

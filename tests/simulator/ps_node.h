@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ps/jobs.h"
-#include "ps/row_source.h"
+#include "ps/jobs/jobs.h"
+#include "ps/jobs/row_source.h"
 #include "tessera/v1/parameter_service.pb.h"
 #include "tests/simulator/cluster_node.h"
 #include "tests/simulator/disk.h"

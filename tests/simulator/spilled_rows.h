@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ps/spill.h"
+#include "ps/tables/spill.h"
 
 namespace tessera::simulator {
 

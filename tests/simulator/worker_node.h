@@ -13,7 +13,7 @@
 #include "tests/simulator/cluster_node.h"
 #include "tests/simulator/counting_job.h"
 #include "tests/simulator/world.h"
-#include "worker/push_progress.h"
+#include "worker/parameters/push_progress.h"
 
 namespace tessera::simulator {
 

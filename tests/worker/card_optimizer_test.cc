@@ -1,11 +1,11 @@
 // Rows that a card trains, or an emulated one, against what a ps makes of the same gradients.
-#include "worker/card_optimizer.h"
+#include "worker/card/card_optimizer.h"
 
 #include <memory>
 #include <numeric>
 
 #include "common/job/optimizer.h"
-#include "ps/row_optimizer.h"
+#include "ps/rows/row_optimizer.h"
 #include "tests/optimizers.h"
 #include "tests/worker/rows_testing.h"
 

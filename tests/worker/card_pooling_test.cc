@@ -1,5 +1,5 @@
 // Pooling on a card, or where there is none on an emulated one, against the CPU's.
-#include "worker/card_pooling.h"
+#include "worker/card/card_pooling.h"
 
 #include <algorithm>
 #include <map>

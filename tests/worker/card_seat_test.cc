@@ -1,4 +1,4 @@
-#include "worker/card_seat.h"
+#include "worker/card/card_seat.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "worker/dense_blocks.h"
+#include "worker/parameters/dense_blocks.h"
 
 #include <algorithm>
 #include <numeric>

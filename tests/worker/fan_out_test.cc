@@ -1,4 +1,4 @@
-#include "worker/fan_out.h"
+#include "worker/parameters/fan_out.h"
 
 #include <atomic>
 #include <memory>
@@ -16,7 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
-#include "worker/ps_directory.h"
+#include "worker/parameters/ps_directory.h"
 
 namespace tessera::worker {
 namespace {

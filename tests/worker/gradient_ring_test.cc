@@ -1,4 +1,4 @@
-#include "worker/gradient_ring.h"
+#include "worker/ring/gradient_ring.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@
 #include "common/wire/message_bytes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/ring_service.h"
+#include "worker/ring/ring_service.h"
 
 namespace tessera::worker {
 namespace {

@@ -1,4 +1,4 @@
-#include "worker/kept_rows.h"
+#include "worker/card/kept_rows.h"
 
 #include <array>
 #include <map>

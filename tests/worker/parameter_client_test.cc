@@ -1,4 +1,4 @@
-#include "worker/parameter_client.h"
+#include "worker/parameters/parameter_client.h"
 
 #include <atomic>
 #include <cstring>

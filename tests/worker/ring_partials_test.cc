@@ -1,4 +1,4 @@
-#include "worker/ring_partials.h"
+#include "worker/ring/ring_partials.h"
 
 #include <memory>
 #include <new>

@@ -1,4 +1,4 @@
-#include "worker/ring_share.h"
+#include "worker/ring/ring_share.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "worker/row_slots.h"
+#include "worker/card/row_slots.h"
 
 #include <algorithm>
 #include <cmath>

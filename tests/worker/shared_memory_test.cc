@@ -21,8 +21,8 @@
 #include "ps/parameter_server.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 #include "tests/common/metric_value.h"
-#include "worker/parameter_client.h"
-#include "worker/shared_memory.h"
+#include "worker/parameters/parameter_client.h"
+#include "worker/parameters/shared_memory.h"
 
 namespace tessera {
 namespace {

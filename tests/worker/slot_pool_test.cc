@@ -1,4 +1,4 @@
-#include "worker/slot_pool.h"
+#include "worker/parameters/slot_pool.h"
 
 #include <unistd.h>
 

@@ -9,8 +9,8 @@
 
 #include "common/job/job_tables.h"
 #include "gtest/gtest.h"
-#include "ps/table.h"
-#include "worker/parameter_client.h"
+#include "ps/tables/table.h"
+#include "worker/parameters/parameter_client.h"
 
 namespace tessera::worker {
 

@@ -22,7 +22,7 @@
 #include "cuda/devices.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/ring_service.h"
+#include "worker/ring/ring_service.h"
 #include "worker/scorer.h"
 #include "worker/trainer.h"
 

@@ -13,17 +13,17 @@
 namespace tessera::worker {
 namespace {
 
-constexpr size_t kBlockBytes = 256 << 10;
+constexpr size_t kReadBytes = 256 << 10;
 
 using Sink = std::function<absl::Status(absl::string_view)>;
 
 // The bytes of a file, block by block.
 class Input {
  public:
-  explicit Input(const ReadableFile& file) : file_(file), buffer_(kBlockBytes, '\0') {}
+  explicit Input(const ReadableFile& file) : file_(file), buffer_(kReadBytes, '\0') {}
   // The next block; empty at the end.
   absl::StatusOr<absl::string_view> Next() {
-    const size_t n = static_cast<size_t>(std::min<uint64_t>(kBlockBytes, file_.Size() - offset_));
+    const size_t n = static_cast<size_t>(std::min<uint64_t>(kReadBytes, file_.Size() - offset_));
     TESSERA_RETURN_IF_ERROR(file_.Read(offset_, absl::MakeSpan(buffer_).subspan(0, n)));
     offset_ += n;
     return absl::string_view(buffer_.data(), n);
@@ -56,7 +56,7 @@ absl::Status UnpackGzip(Input& input, const Sink& sink) {
   z_stream& z = inflater.stream;
   constexpr int kGzipOnly = 16 + MAX_WBITS;
   if (inflateInit2(&z, kGzipOnly) != Z_OK) return absl::ResourceExhaustedError("no memory");
-  std::string out(kBlockBytes, '\0');
+  std::string out(kReadBytes, '\0');
   bool in_member = true;
   for (;;) {
     TESSERA_ASSIGN_OR_RETURN(absl::string_view block, input.Next());
@@ -92,7 +92,7 @@ struct Decompressor {
 absl::Status UnpackZstd(Input& input, const Sink& sink) {
   Decompressor decompressor;
   if (decompressor.stream == nullptr) return absl::ResourceExhaustedError("no memory");
-  std::string out(kBlockBytes, '\0');
+  std::string out(kReadBytes, '\0');
   size_t hint = 1;  // 0: between frames
   for (;;) {
     TESSERA_ASSIGN_OR_RETURN(absl::string_view block, input.Next());

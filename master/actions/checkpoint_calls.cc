@@ -1,0 +1,88 @@
+#include "master/actions/checkpoint_calls.h"
+
+#include <utility>
+
+#include "common/job/defaults.h"
+#include "common/job/job_tables.h"
+#include "common/version.h"
+
+namespace tessera::master {
+namespace {
+
+v1::WriteCheckpointRequest RequestOf(const v1::JobRecord& record, const std::string& folder,
+                                     v1::WriteCheckpointRequest::Phase phase) {
+  v1::WriteCheckpointRequest request;
+  request.set_job_id(record.status().job_id());
+  request.set_generation(record.status().generation());
+  request.set_folder(folder);
+  request.set_phase(phase);
+  return request;
+}
+
+v1::WriteCheckpointRequest RequestOf(const NewCheckpoint& checkpoint, uint32_t part,
+                                     v1::WriteCheckpointRequest::Phase phase) {
+  v1::WriteCheckpointRequest request = RequestOf(*checkpoint.record, checkpoint.folder, phase);
+  request.set_step(checkpoint.position.step());
+  request.set_base(checkpoint.base);
+  request.set_part(part);
+  request.set_parts(static_cast<uint32_t>(checkpoint.ps.size()));
+  return request;
+}
+
+}  // namespace
+
+CutCheckpoint CutOf(const NewCheckpoint& checkpoint) {
+  CutCheckpoint cut;
+  cut.folder = checkpoint.folder;
+  for (uint32_t part = 0; part < checkpoint.ps.size(); ++part) {
+    v1::WriteCheckpointRequest request =
+        RequestOf(checkpoint, part, v1::WriteCheckpointRequest::CUT);
+    request.set_early(checkpoint.early);
+    *request.mutable_confirmed() = {checkpoint.pushes.begin(), checkpoint.pushes.end()};
+    cut.calls.emplace_back(checkpoint.ps[part], std::move(request));
+  }
+  return cut;
+}
+
+WriteCheckpoint WriteOf(const NewCheckpoint& checkpoint) {
+  const v1::JobStatus& job = checkpoint.record->status();
+  WriteCheckpoint write;
+  write.job_folder = job.job_id();
+  write.folder = checkpoint.folder;
+  v1::CheckpointManifest& manifest = write.manifest;
+  manifest.set_version(kVersion);
+  manifest.set_job_id(job.job_id());
+  *manifest.mutable_spec() = job.spec();
+  manifest.set_step(checkpoint.position.step());
+  manifest.set_unix_ms(absl::ToUnixMillis(checkpoint.at));
+  manifest.set_partition_count(checkpoint.partition_count);
+  for (const v1::PsTable& table : TablesOf(job.spec())) {
+    v1::CheckpointTable* out = manifest.add_tables();
+    *out->mutable_spec() = table.spec();
+    out->set_dense(table.dense());
+    out->set_fixed_rate(table.fixed_rate());
+  }
+  *manifest.mutable_position() = checkpoint.position;
+  *manifest.mutable_evaluations() = {checkpoint.evaluations.begin(), checkpoint.evaluations.end()};
+  for (uint32_t part = 0; part < checkpoint.ps.size(); ++part) {
+    write.calls.emplace_back(checkpoint.ps[part],
+                             RequestOf(checkpoint, part, v1::WriteCheckpointRequest::WRITE));
+  }
+  write.keep = KeptCheckpoints(job.spec().checkpoint());
+  if (const std::string& best = checkpoint.position.best_checkpoint(); !best.empty()) {
+    write.keep_besides.push_back(best);
+  }
+  return write;
+}
+
+TellCommitted TellOf(const v1::JobRecord& record, absl::Span<const RunNode> ps,
+                     const std::string& folder) {
+  TellCommitted telling;
+  for (const RunNode& node : ps) {
+    telling.calls.emplace_back(node,
+                               RequestOf(record, folder, v1::WriteCheckpointRequest::COMMITTED));
+  }
+  return telling;
+}
+
+}  // namespace tessera::master

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "master/actions/action.h"
+#include "tessera/v1/checkpoint.pb.h"
+#include "tessera/v1/master_state.pb.h"
+
+namespace tessera::master {
+
+// What is asked of ps and of the checkpoint root for one checkpoint of a job, in three parts: the
+// cut at a barrier, the write while the job trains, and the news that it is committed. Pure.
+
+// A checkpoint of the job of `record`, in its generation.
+struct NewCheckpoint {
+  const v1::JobRecord* record = nullptr;  // borrowed until the calls are made
+  std::vector<RunNode> ps;                // by part
+  std::string folder;
+  std::string base;  // the last that was committed; empty: none
+  uint32_t partition_count = 0;
+  v1::Position position;
+  std::vector<uint64_t> pushes;  // TrainingPlan::pushes
+  std::vector<v1::Evaluation> evaluations;
+  bool early = false;  // WriteCheckpointRequest::early
+  absl::Time at;
+};
+CutCheckpoint CutOf(const NewCheckpoint& checkpoint);
+// The position's best checkpoint is kept besides those that the spec keeps.
+WriteCheckpoint WriteOf(const NewCheckpoint& checkpoint);
+TellCommitted TellOf(const v1::JobRecord& record, absl::Span<const RunNode> ps,
+                     const std::string& folder);
+
+}  // namespace tessera::master

@@ -1,0 +1,79 @@
+#include "master/core/host.h"
+
+#include <iterator>
+#include <utility>
+
+namespace tessera::master {
+namespace {
+
+constexpr absl::Duration kStalled = absl::Seconds(1);
+
+}  // namespace
+
+void CoreHost::Changed() {
+  ++version_;
+  Collect();
+}
+
+void CoreHost::Collect() {
+  std::vector<StateLog::Write> writes = core_->TakeWrites();
+  pending_.insert(pending_.end(), std::make_move_iterator(writes.begin()),
+                  std::make_move_iterator(writes.end()));
+}
+
+bool CoreHost::AwaitChange(uint64_t* seen, absl::Duration limit) {
+  absl::MutexLock lock(&mu_);
+  const auto changed = [this, seen]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return stopped_ || version_ != *seen;
+  };
+  mu_.AwaitWithTimeout(absl::Condition(&changed), limit);
+  *seen = version_;
+  return !stopped_;
+}
+
+absl::Status CoreHost::Flush() {
+  absl::MutexLock order(&flush_mu_);
+  std::vector<StateLog::Write> batch;
+  {
+    absl::MutexLock lock(&mu_);
+    Collect();
+    batch.swap(pending_);
+    if (batch.empty()) return absl::OkStatus();
+    writes_since_ = clock_->Monotonic();
+  }
+  absl::Status status = log_->Apply(batch);
+  absl::MutexLock lock(&mu_);
+  writes_since_.reset();
+  if (status.ok()) {
+    unwritten_.reset();
+    return status;
+  }
+  pending_.insert(pending_.begin(), std::make_move_iterator(batch.begin()),
+                  std::make_move_iterator(batch.end()));
+  if (!unwritten_.has_value()) unwritten_ = {.why = {}, .since = clock_->Monotonic()};
+  unwritten_->why = status;
+  return status;
+}
+
+std::optional<CoreHost::Unwritten> CoreHost::unwritten() const {
+  absl::MutexLock lock(&mu_);
+  const absl::Duration now = clock_->Monotonic();
+  if (unwritten_.has_value()) {
+    return Unwritten{.why = unwritten_->why, .since = now - unwritten_->since};
+  }
+  if (!writes_since_.has_value() || now - *writes_since_ < kStalled) return std::nullopt;
+  return Unwritten{.why = absl::UnavailableError("a write to its state log does not end"),
+                   .since = now - *writes_since_};
+}
+
+void CoreHost::Stop() {
+  absl::MutexLock lock(&mu_);
+  stopped_ = true;
+}
+
+bool CoreHost::stopped() const {
+  absl::MutexLock lock(&mu_);
+  return stopped_;
+}
+
+}  // namespace tessera::master

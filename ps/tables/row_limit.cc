@@ -1,0 +1,159 @@
+#include "ps/tables/row_limit.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "ps/memory/or_exhausted.h"
+
+namespace tessera::ps {
+namespace {
+
+// Looks between givings back of memory: malloc's, and what rows have left.
+constexpr int kLooksToTidy = 5;
+constexpr uint64_t kGivenBackAtOnce = 64 << 20;
+// Room has come when there is more by this part of the limit.
+constexpr uint64_t kPartThatIsRoom = 64;
+// Nobody lacks room any more who has not asked for so long; callers come again within seconds.
+constexpr absl::Duration kForgotten = absl::Seconds(30);
+
+}  // namespace
+
+RowLimit::RowLimit(Options options)
+    : options_(std::move(options)), beside_(options_.bytes, MemoryBeside::Rows::kStay) {
+  Weigh();
+  thread_ = std::thread([this] { Work(); });
+}
+
+RowLimit::~RowLimit() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+std::optional<RowLimit::Room> RowLimit::Take(uint64_t bytes) {
+  const uint64_t before = taken_.fetch_add(bytes, std::memory_order_relaxed);
+  if (measured_.load(std::memory_order_relaxed) + before + bytes > ForRows()) {
+    taken_.fetch_sub(bytes, std::memory_order_relaxed);
+    return std::nullopt;
+  }
+  return Room(this, bytes);
+}
+
+void RowLimit::Return(uint64_t bytes, uint64_t used) {
+  taken_.fetch_sub(bytes - used, std::memory_order_relaxed);
+  used_.fetch_add(used, std::memory_order_relaxed);
+}
+
+absl::Status RowLimit::Refuse(const std::string& job, absl::string_view what, bool may_last) {
+  const absl::Duration now = options_.clock->Monotonic();
+  bool lasts = false;
+  {
+    absl::MutexLock lock(&mu_);
+    lacks_ = true;
+    std::erase_if(refused_, [now](const auto& of) { return now - of.second.at > kForgotten; });
+    if (refused_.empty()) least_room_ = options_.bytes;  // the next look lowers it
+    const auto [it, is_new] = refused_.try_emplace(job);
+    Refusals& refusals = it->second;
+    if (is_new) refusals.since = now;
+    refusals.at = now;
+    refusals.may_last = refusals.may_last || may_last;
+    lasts = may_last && Lasts(job, now);
+  }
+  const std::string message = absl::StrCat(
+      what, ": the rows of this ps take ", rows(), " bytes and ", others(),
+      " are kept for all else, of ", bytes(), " (--memory)",
+      lasts ? absl::StrCat(", and no room has come for ", absl::FormatDuration(options_.patience))
+            : "",
+      "; give tessera-ps more --memory, a --spill-dir for rows to leave to, or use more ps");
+  return lasts ? absl::FailedPreconditionError(message) : absl::ResourceExhaustedError(message);
+}
+
+bool RowLimit::Lasts(const std::string& job, absl::Duration now) {
+  Refusals& refusals = refused_[job];
+  if (refusals.told) return true;
+  if (now - refusals.since < options_.patience) return false;
+  const uint64_t bytes = BytesOf(job);
+  for (const auto& [other, of] : refused_) {
+    if (of.may_last && !of.told && BytesOf(other) > bytes) return false;
+  }
+  refusals.told = true;
+  for (auto& [other, of] : refused_) {
+    if (!of.told) of.since = now;
+  }
+  return true;
+}
+
+uint64_t RowLimit::BytesOf(const std::string& job) const {
+  uint64_t bytes = 0;
+  for (const Store& store : stores_) bytes += store.job == job ? store.rows->bytes() : 0;
+  return bytes;
+}
+
+void RowLimit::Add(const std::string& job, RowStore* store) {
+  absl::MutexLock lock(&mu_);
+  stores_.push_back({job, store});
+}
+
+void RowLimit::Remove(RowStore* store) {
+  absl::MutexLock lock(&mu_);
+  std::erase_if(stores_, [store](const Store& of) { return of.rows == store; });
+}
+
+void RowLimit::Weigh() {
+  const absl::Duration now = options_.clock->Monotonic();
+  absl::MutexLock lock(&mu_);
+  const uint64_t used = used_.load(std::memory_order_relaxed);
+  uint64_t rows = 0;
+  uint64_t copies = 0;
+  for (const Store& store : stores_) {
+    rows += store.rows->bytes();
+    copies += store.rows->copied_bytes();
+  }
+  uint64_t others = 0;
+  if (options_.resident) {
+    beside_.Measure(options_.resident(), rows + copies, now);
+    others = beside_.bytes() + std::max(copies, options_.copy_bytes);
+  }
+  others_.store(others, std::memory_order_relaxed);
+  measured_.store(rows, std::memory_order_relaxed);
+  used_.fetch_sub(used, std::memory_order_relaxed);
+  taken_.fetch_sub(used, std::memory_order_relaxed);
+  if (refused_.empty()) return;
+  const uint64_t room = ForRows() - std::min(rows, ForRows());
+  if (room > least_room_ && room - least_room_ > options_.bytes / kPartThatIsRoom) {
+    refused_.clear();
+  }
+  least_room_ = std::min(least_room_, room);
+}
+
+void RowLimit::Work() {
+  for (int look = 1;; ++look) {
+    {
+      absl::MutexLock lock(&mu_);
+      if (mu_.AwaitWithTimeout(absl::Condition(&stopping_), options_.look)) return;
+    }
+    if (look % kLooksToTidy == 0) {
+      GiveBack();
+      if (options_.resident) ::malloc_trim(0);
+    }
+    Weigh();
+  }
+}
+
+void RowLimit::GiveBack() {
+  absl::MutexLock lock(&mu_);
+  if (!std::exchange(lacks_, false)) return;
+  for (const Store& store : stores_) {
+    const auto give = [&store]() -> absl::StatusOr<uint64_t> {
+      return store.rows->GiveBack(kGivenBackAtOnce);
+    };
+    // Without memory to move rows they stay where they are.
+    if (OrExhausted("rows that move", give).value_or(0) >= kGivenBackAtOnce) return;
+  }
+}
+
+}  // namespace tessera::ps
