@@ -5,7 +5,9 @@ namespace tessera::worker::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 using ::testing::StartsWith;
 
 // Two sparse columns, two dense ones, and layers in text format.
@@ -52,7 +54,7 @@ TEST(Layers, ComputeWhatTheZooComputes) {
     session->trained = {0.5f, -1.0f, 0.25f};
   }
   const std::vector<float> x = from_layers.Forward(), y = from_zoo.Forward();
-  EXPECT_THAT(x, ::testing::Pointwise(::testing::FloatNear(1e-5f), y));
+  EXPECT_THAT(x, Pointwise(FloatNear(1e-5f), y));
 }
 
 TEST(Layers, ReadOneColumnOfATable) {
@@ -73,8 +75,8 @@ TEST(Layers, ReadOneColumnOfATable) {
   EXPECT_NEAR(logit, rows[4] + rows[5] + rows[6] + rows[7], 1e-6);
   const absl::Span<const float> gradient = session.executor.pooled_gradient(0);
   const float slope = 1 / (1 + std::exp(-logit));
-  EXPECT_THAT(gradient, ::testing::Pointwise(::testing::FloatNear(1e-6f),
-                                             {0.0f, 0.0f, 0.0f, 0.0f, slope, slope, slope, slope}));
+  EXPECT_THAT(gradient,
+              Pointwise(FloatNear(1e-6f), {0.0f, 0.0f, 0.0f, 0.0f, slope, slope, slope, slope}));
 }
 
 TEST(Layers, ReadOneDenseColumn) {
@@ -122,7 +124,7 @@ TEST(Layers, AddTheGradientsOfATensorWithSeveralReaders) {
   EXPECT_NEAR(session.trained_gradient[0], slope * (2 * x + 2), 1e-5);
 }
 
-// The gradient is the sum of what layers of their own would have.
+// The gradient is the sum of what layers of their own would have, the move of statistics the mean.
 TEST(Layers, ShareParametersAndAddTheirGradients) {
   const std::unique_ptr<Model> one = MakeModel(TwoTowers(true)), two = MakeModel(TwoTowers(false));
   ASSERT_TRUE(one != nullptr && two != nullptr);
@@ -145,12 +147,50 @@ TEST(Layers, ShareParametersAndAddTheirGradients) {
       return sums;
     };
     EXPECT_EQ(shared.trained_gradient, sum(apart.trained_gradient, one->trained_floats()));
-    EXPECT_EQ(shared.statistics_gradient, sum(apart.statistics_gradient, one->statistics_floats()));
+    std::vector<float> moves = sum(apart.statistics_gradient, one->statistics_floats());
+    for (float& move : moves) move /= 2;
+    EXPECT_EQ(shared.statistics_gradient, moves);
     EXPECT_NE(shared.trained_gradient[0], apart.trained_gradient[0]);
   }
   EXPECT_THAT(one->graph().Summary(),
               AllOf(HasSubstr("of linear0\n"), HasSubstr("total: 21 trained "
                                                          "parameters, 6 running")));
+}
+
+// However many they are, and whatever the momentum.
+TEST(Layers, ShareStatisticsThatSettleBetweenTheirs) {
+  v1::JobSpec spec = Job("layers", 0, 2);
+  for (const std::string op : {"batch_norm", "dice"}) {
+    for (int i = 0; i < 26; ++i) {
+      v1::LayerSpec* layer = spec.mutable_model()->add_layers();
+      layer->set_name(absl::StrCat(op, i));
+      layer->set_op(op);
+      layer->add_inputs(absl::StrCat("d", i % 2));
+      if (i > 0) layer->set_parameters_of(op + "0");
+      *layer->mutable_options() = Options().Set("momentum", 1.0);
+    }
+  }
+  v1::LayerSpec* logit = spec.mutable_model()->add_layers();
+  logit->set_name("logit");
+  logit->set_op("add");
+  for (int i = 0; i < spec.model().layers_size() - 1; ++i) {
+    logit->add_inputs(spec.model().layers(i).name());
+  }
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  ASSERT_NE(model, nullptr);
+  Session session(*model);
+  session.Fill(2, 5);
+  const absl::Span<float> dense = session.executor.dense();  // [2, 2]
+  const float values[] = {1, -1, 5, -1};
+  std::copy(std::begin(values), std::end(values), dense.begin());
+  for (int step = 0; step < 3; ++step) {
+    session.Step();
+    for (size_t i = 0; i < session.statistics.size(); ++i) {
+      session.statistics[i] -= session.statistics_gradient[i];
+    }
+    // Means 3 and -1, variances 8 and 0.
+    EXPECT_THAT(session.statistics, Pointwise(FloatNear(1e-5f), {1.0f, 4.0f, 1.0f, 4.0f}));
+  }
 }
 
 TEST(Layers, ShareNoParametersOfAnotherShape) {

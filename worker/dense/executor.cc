@@ -203,6 +203,7 @@ BackwardPass Executor::NewBackwardPass(const Step& step, const Part& part, Draws
   pass.input_gradients = absl::MakeConstSpan(part.input_gradients);
   pass.trained_gradients = absl::MakeConstSpan(step.trained_gradients);
   pass.statistics_gradients = absl::MakeConstSpan(step.statistics_gradients);
+  pass.statistics_share = step.statistics_share;
   return pass;
 }
 

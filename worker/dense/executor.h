@@ -116,7 +116,8 @@ class Executor {
     uint64_t dropout_step = 0;
     uint32_t rank = 0;
     absl::Span<float> trained_gradient;  // written whole
-    // Written whole: momentum * (running - batch statistic), to be subtracted.
+    // Written whole: momentum * (running - batch statistic), to be subtracted; for layers that
+    // share a statistic the mean of theirs.
     absl::Span<float> statistics_gradient;
   };
   // A step, forward and backward, in two calls. StartStep gives a card all work of the step; work
@@ -178,6 +179,7 @@ class Executor {
     std::vector<Part> parts;  // for BySample ops: together the batch
     std::vector<absl::Span<const float>> trained, statistics;
     std::vector<absl::Span<float>> trained_gradients, statistics_gradients;
+    float statistics_share = 1;  // BackwardPass
     // For a node that shares the parameters of another: where in the arena it writes their
     // gradients, and which spans are then added to the other node's gradients.
     size_t shared_gradients_at = 0;

@@ -69,12 +69,19 @@ void Executor::PlanInPlace() {
 // others write beside it and are added.
 void Executor::PlanSteps() {
   const Graph& graph = model_.graph();
+  std::vector<int> sharers(graph.parameters().size(), 0);
+  for (const GraphNode& node : graph.nodes()) {
+    for (const int32_t p : node.parameters) ++sharers[p];
+  }
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     if (graph.nodes()[n].op->IsView()) continue;
     Step& step = steps_.emplace_back();
     step.node = static_cast<int32_t>(n);
     step.op = graph.nodes()[n].op.get();
     step.training_only = graph.nodes()[n].training_only;
+    const std::vector<int32_t>& parameters = graph.nodes()[n].parameters;
+    if (!parameters.empty())
+      step.statistics_share = 1.0f / static_cast<float>(sharers[parameters[0]]);
     op_scratch_floats_ = std::max(op_scratch_floats_, graph.nodes()[n].op->ScratchFloats());
   }
   std::vector<bool> written(storages_.size(), false);

@@ -77,8 +77,10 @@ struct BackwardPass {
   // A span is empty if nobody needs that gradient.
   absl::Span<const absl::Span<float>> input_gradients;
   absl::Span<const absl::Span<float>> trained_gradients;
-  // momentum * (running - batch statistic), to be subtracted from the running statistic.
+  // momentum * statistics_share * (running - batch statistic), to be subtracted from the running
+  // statistic.
   absl::Span<const absl::Span<float>> statistics_gradients;
+  float statistics_share = 1;  // 1 / the number of nodes whose statistics these are
 };
 
 // One node's computation at fixed sample shapes. Immutable after construction and so thread-safe:

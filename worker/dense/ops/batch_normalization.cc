@@ -92,7 +92,8 @@ class BatchNormalization final : public Op {
           dweight[j] = static_cast<float>(sums[0] * static_cast<double>(inverse[j]));
           dbias[j] = static_cast<float>(sums[1]);
         });
-    MovedStatistics(pass.shared, rows, momentum_, pass.statistics, pass.statistics_gradients);
+    MovedStatistics(pass.shared, rows, momentum_ * pass.statistics_share, pass.statistics,
+                    pass.statistics_gradients);
   }
 
   void Backward(const BackwardPass& pass) const override {
@@ -146,9 +147,9 @@ class BatchNormalization final : public Op {
     const size_t rows = pass.output_gradients[0].size() / width_;
     cuda::BatchNormalizationParameterGradients(stream, x, rows, width_, mean, inverse, dy, dweight,
                                                dbias);
-    cuda::MovedStatistics(stream, mean, rows, width_, momentum_, pass.statistics[0].data(),
-                          pass.statistics[1].data(), pass.statistics_gradients[0].data(),
-                          pass.statistics_gradients[1].data());
+    cuda::MovedStatistics(stream, mean, rows, width_, momentum_ * pass.statistics_share,
+                          pass.statistics[0].data(), pass.statistics[1].data(),
+                          pass.statistics_gradients[0].data(), pass.statistics_gradients[1].data());
     if (pass.input_gradients[0].empty()) return;
     cuda::BatchNormalizationBackward(stream, x, rows, width_, mean, inverse, pass.trained[0].data(),
                                      dweight, dbias, dy, pass.input_gradients[0].data());

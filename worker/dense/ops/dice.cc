@@ -57,7 +57,8 @@ class Dice final : public Op {
     const auto slope = [&](size_t at, size_t j) {
       return math::Dice::StandardGradient(p[at], alpha[j], x[at], dy[at]);
     };
-    MovedStatistics(pass.kept, rows, momentum_, pass.statistics, pass.statistics_gradients);
+    MovedStatistics(pass.kept, rows, momentum_ * pass.statistics_share, pass.statistics,
+                    pass.statistics_gradients);
     float* __restrict g_mean = pass.scratch.data();
     float* __restrict g_slope = g_mean + width_;
     ColumnSums<3>(
@@ -105,9 +106,9 @@ class Dice final : public Op {
     const float* const inverse = mean + 2 * width_;
     const float* const p = mean + 3 * width_;
     const size_t rows = pass.output_gradients[0].size() / width_;
-    cuda::MovedStatistics(stream, mean, rows, width_, momentum_, pass.statistics[0].data(),
-                          pass.statistics[1].data(), pass.statistics_gradients[0].data(),
-                          pass.statistics_gradients[1].data());
+    cuda::MovedStatistics(stream, mean, rows, width_, momentum_ * pass.statistics_share,
+                          pass.statistics[0].data(), pass.statistics[1].data(),
+                          pass.statistics_gradients[0].data(), pass.statistics_gradients[1].data());
     cuda::DiceAlphaGradient(stream, x, rows, width_, p, dy, pass.trained_gradients[0].data());
     if (pass.input_gradients[0].empty()) return;
     cuda::DiceBackward(stream, x, rows, width_, mean, inverse, pass.trained[0].data(), p, dy,
