@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(Zoo, ReadsEveryInputFromItsTable) {
@@ -179,6 +180,11 @@ TEST(Zoo, RefusesShapesThatDoNotFit) {
               StartsWith("model.options.heads: must divide `attention`"));
   EXPECT_THAT(error("finalmlp", Options().Set("mlp2", std::vector<int64_t>{7}).Set("heads", 2.0)),
               StartsWith("model.options.mlp2: its last width must be a multiple of heads, 2"));
+  EXPECT_THAT(error("finalmlp", Options()
+                                    .Set("mlp1", std::vector<int64_t>{400})
+                                    .Set("mlp2", std::vector<int64_t>{100})
+                                    .Set("heads", 3.0)),
+              StartsWith("model.options.mlp1: its last width must be a multiple of heads, 3"));
   EXPECT_THAT(error("finalmlp", Options().Set("gate1_table", std::string("c1"))),
               StartsWith("model.options.gate1_table: needs gate_hidden"));
   EXPECT_THAT(error("edcn", Options().Set("hidden", std::vector<int64_t>{7})),
@@ -193,6 +199,40 @@ TEST(Zoo, RefusesShapesThatDoNotFit) {
               StartsWith("model.options.mutual: needs block2"));
   EXPECT_THAT(error("ffm", {}, 4), HasSubstr("[batch, 2 or more fields, (fields - 1) k]"));
   EXPECT_THAT(error("dlrm", {}, 1), HasSubstr("2 or more fields"));
+}
+
+google::protobuf::Value ValueOf(const google::protobuf::Struct& options) {
+  return options.fields().begin()->second;
+}
+
+// Each model gets all options that it knows, one of them with a value that may be wrong.
+TEST(Zoo, CallsNoOptionUnknownThatItKnows) {
+  const google::protobuf::Value values[] = {
+      ValueOf(Options().Set("text", std::string("histroy"))), ValueOf(Options().Set("number", 7.0)),
+      ValueOf(Options().Set("number", -1.0)), ValueOf(Options().Set("truth", true)),
+      ValueOf(Options().Set("list", std::vector<int64_t>{}))};
+  for (const std::string& name : ZooModelNames()) {
+    v1::JobSpec spec = TinyJob(name);
+    auto& options = *spec.mutable_model()->mutable_options()->mutable_fields();
+    const std::unique_ptr<Model> model = MakeModel(spec);
+    for (const OptionValue& option : model->options()) {
+      const bool is_empty = option.value.string_value().empty() &&
+                            option.value.list_value().values().empty() &&
+                            !option.value.has_bool_value() && !option.value.has_number_value();
+      if (!is_empty) options[option.name] = option.value;
+    }
+    ASSERT_NE(MakeModel(spec), nullptr) << name;
+    for (const OptionValue& option : model->options()) {
+      for (const google::protobuf::Value& value : values) {
+        v1::JobSpec changed = spec;
+        (*changed.mutable_model()->mutable_options()->mutable_fields())[option.name] = value;
+        const absl::Status built = Model::New(changed, 3).status();
+        if (built.ok()) continue;
+        EXPECT_THAT(std::string(built.message()), Not(HasSubstr("unknown option")))
+            << name << ", " << option.name << ": " << value.ShortDebugString();
+      }
+    }
+  }
 }
 
 TEST(Zoo, LogisticRegressionSumsTheRowsAndTheBias) {
@@ -211,7 +251,8 @@ TEST(Zoo, LogisticRegressionSumsTheRowsAndTheBias) {
 TEST(Zoo, SaysWhatABehaviourLacks) {
   v1::JobSpec spec = TinyJob("din");
   auto& fields = *spec.mutable_model()->mutable_options()->mutable_fields();
-  fields["classes"].set_number_value(1);  // is known, whatever else is wrong
+  fields["classes"].set_number_value(1);         // is known, whatever else is wrong
+  fields["init"].set_string_value("he_normal");  // so is this
   fields["sequence"].set_string_value("c0");
   EXPECT_THAT(ErrorOf(spec), StartsWith("model.options.sequence: no column \"c0\" has the pooling "
                                         "sequence; known are s"));
@@ -264,6 +305,10 @@ TEST(Zoo, SaysWhatTasksLack) {
   EXPECT_THAT(ErrorOf(spec), HasSubstr("is of several tasks: add them to model.tasks"));
   // An option of the tasks that lack is none that is not known.
   (*spec.mutable_model()->mutable_options()->mutable_fields())["classes"].set_number_value(3);
+  EXPECT_THAT(ErrorOf(spec), HasSubstr("is of several tasks: add them to model.tasks"));
+  spec.mutable_model()->set_name("shared_bottom");
+  SetOptions(spec,
+             Options().Set("hidden", std::vector<int64_t>{}).Set("init", std::string("he_normal")));
   EXPECT_THAT(ErrorOf(spec), HasSubstr("is of several tasks: add them to model.tasks"));
   spec = TinyJob("mmoe");
   spec.mutable_model()->mutable_tasks(1)->set_output("bye");

@@ -63,7 +63,6 @@ Tensor BuildFinalmlp(ModelParts& parts) {
     if (mlp.hidden.empty() || mlp.hidden.back() % heads != 0) {
       options.Fail("mlp" + number,
                    absl::StrCat("its last width must be a multiple of heads, ", heads));
-      return {};
     }
     Tensor x = features;
     if (!gate_hidden.empty())

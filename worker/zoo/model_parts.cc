@@ -27,6 +27,11 @@ const std::string& ModelParts::LinearTable() {
   return *linear_table_;
 }
 
+const std::string& ModelParts::Init() {
+  if (!init_) init_ = WeightInit::ReadScheme(options_);
+  return *init_;
+}
+
 std::vector<const ModelInputs::Table*> ModelParts::EmbeddingTables() {
   std::vector<const ModelInputs::Table*> tables;
   for (const ModelInputs::Table& table : inputs_.tables) {
@@ -162,10 +167,9 @@ ModelParts::MlpShape ModelParts::ReadMlp(MlpShape shape) {
 }
 
 Tensor ModelParts::Linear(const std::string& name, Tensor x, int64_t units, bool bias) {
-  if (!init_) init_ = WeightInit::ReadScheme(options_);
   return graph_.Add(
       name, "Gemm", {x},
-      Options().Set("units", static_cast<double>(units)).Set("bias", bias).Set("init", *init_));
+      Options().Set("units", static_cast<double>(units)).Set("bias", bias).Set("init", Init()));
 }
 
 Tensor ModelParts::Drop(const std::string& layer, Tensor x, double dropout) {
@@ -228,7 +232,9 @@ bool ModelParts::CheckTarget(const std::string& column) {
 }
 
 ModelParts::Behaviour ModelParts::ReadBehaviour() {
-  LinearTable();  // Reads its option even after an error here.
+  // Read their options even after an error here.
+  LinearTable();
+  Init();
   const std::vector<std::string> sequences = options_.Texts("sequence");
   const std::vector<std::string> targets = options_.Texts("target");
   Behaviour out;
@@ -317,7 +323,9 @@ std::vector<ModelParts::Task> ModelParts::Tasks() {
     tasks.push_back({task.name(), logits});
   }
   if (tasks.empty()) {
-    options_.Int("classes", 0, 0, kMostClasses);  // is known, though no task here may read it
+    // Are known, though no task here may read them.
+    options_.Int("classes", 0, 0, kMostClasses);
+    Init();
     Fail(
         "is of several tasks: add them to model.tasks, as in `tasks: [{name: click, label: click}, "
         "{name: buy, label: buy}]`");

@@ -107,6 +107,7 @@ class ModelParts {
 
  private:
   const std::string& LinearTable();
+  const std::string& Init();
   std::vector<const ModelInputs::Table*> EmbeddingTables();
   // The column that the option names. nullptr and an error unless its pooling is sequence and its
   // max_length `places` (0: any).
