@@ -15,7 +15,6 @@
 #include "worker/dense/model_inputs.h"
 #include "worker/device.h"
 #include "worker/onnx/onnx_file.h"
-#include "worker/pooling.h"
 #include "worker/sample_groups.h"
 
 namespace tessera::worker {
@@ -33,8 +32,12 @@ bool TrainsDenseOnCard(const JobContext& context) {
          !context.trained.empty();
 }
 
+// The table of the trained dense parameters; the next one has the statistics.
+uint32_t DenseTable(const v1::JobSpec& spec) { return static_cast<uint32_t>(spec.tables_size()); }
+
 // Makes room for the dense parameters. FAILED_PRECONDITION: there is none.
-absl::Status TakeParameters(uint32_t dense_table, JobContext* context) {
+absl::Status TakeParameters(JobContext* context) {
+  const uint32_t dense_table = DenseTable(context->spec());
   const uint64_t trained = context->model->trained_floats();
   const uint64_t statistics = context->model->statistics_floats();
   context->ema_at = RoundUp(statistics, kDenseBlockFloats);
@@ -58,7 +61,7 @@ absl::Status TakeParameters(uint32_t dense_table, JobContext* context) {
 absl::StatusOr<std::unique_ptr<DenseReduction>> NewReduction(const JobContext& context,
                                                              const v1::CallHeader& header,
                                                              const JobContextOptions& options) {
-  const uint32_t trained_table = static_cast<uint32_t>(context.spec().tables_size());
+  const uint32_t trained_table = DenseTable(context.spec());
   DenseReduction::Shape shape = {.trained_table = trained_table,
                                  .trained = TrainedLayout(context.spec().model(), *context.model),
                                  .statistics_table = trained_table + 1,
@@ -85,36 +88,17 @@ absl::StatusOr<std::unique_ptr<DenseReduction>> NewReduction(const JobContext& c
       *context.router);
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& assignment,
-                                                          const JobContextOptions& options) {
-  auto context = std::make_unique<JobContext>();
-  context->assignment = assignment;
-  context->pool = options.pool;
-  context->board = options.board;
-  context->metrics = options.metrics;
-  context->cancellation = options.cancellation;
+// Opens the job's data, or takes the source that the last assignment left, if that is the same.
+absl::Status OpenSource(const JobContextOptions& options, JobContext* context) {
   const v1::JobSpec& spec = context->spec();
-  context->sync_sparse = IsSync(spec.consistency().sparse());
-  context->sync_dense = IsSync(spec.consistency().dense());
-
-  const auto of_card = [&options](const absl::Status& status) {
-    if (!status.ok() && options.card_error != nullptr) *options.card_error = status;
-    return status;
-  };
-  const std::string wish =
-      DeviceOf(spec.train()) == "auto" ? options.device : spec.train().device();
-  TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
-                           ReadOnnxFile(spec, *options.kept_source->files, options.data_root));
-  TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width, onnx_file));
   const std::vector<LabelForm> labels = LabelFormsOf(spec, *context->model);
   KeptSource& kept = *options.kept_source;
   // Data for prediction seldom has labels, and its lines come out in the order in which the files
   // are listed. Training reads files in the order of their names, which positions in checkpoints
   // count by.
-  const bool for_prediction = assignment.task() == v1::PREDICT;
-  std::string key = absl::StrCat(assignment.job_id(), "\n", spec.data().SerializeAsString());
+  const bool for_prediction = context->assignment.task() == v1::PREDICT;
+  std::string key =
+      absl::StrCat(context->assignment.job_id(), "\n", spec.data().SerializeAsString());
   for (const LabelForm& label : labels) {
     absl::StrAppend(&key, "\nlabel ", static_cast<int>(label.kind), " ", label.classes);
   }
@@ -135,47 +119,87 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->group_column = FindGroupColumn(context->source->schema(), spec.model().group_by());
   context->evaluation_group_column =
       FindGroupColumn(context->source->schema(), EvaluationGroups(spec));
-  context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
+  return absl::OkStatus();
+}
+
+// Tells who asked that `status`, if it is an error, is the card's.
+absl::Status OfCard(const JobContextOptions& options, absl::Status status) {
+  if (!status.ok() && options.card_error != nullptr) *options.card_error = status;
+  return status;
+}
+
+// Opens the job's device and puts the model on it.
+absl::Status OpenExecutor(const JobContextOptions& options, JobContext* context) {
+  const v1::TrainSpec& train = context->spec().train();
+  const std::string wish = DeviceOf(train) == "auto" ? options.device : train.device();
   absl::StatusOr<OpenedDevice> device = OpenDevice(wish, *context->model);
-  TESSERA_RETURN_IF_ERROR(of_card(device.status()));
+  TESSERA_RETURN_IF_ERROR(OfCard(options, device.status()));
   context->card_seat = std::move(device->seat);
   std::unique_ptr<cuda::Stream> stream = std::move(device->stream);
-  if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(spec.train().precision()));
-  if (stream != nullptr) stream->SearchProducts(spec.train().search_products());
+  if (stream == nullptr) TESSERA_RETURN_IF_ERROR(CheckPrecision(train.precision()));
+  if (stream != nullptr) stream->SearchProducts(train.search_products());
   const char* const graph = stream == nullptr ? "model" : "the dense graph on the card";
   context->executor = std::make_unique<Executor>(*context->model, options.pool, std::move(stream));
-  TESSERA_RETURN_IF_ERROR(WithContext(of_card(context->executor->status()), graph));
-  context->router = std::make_unique<KeyRouter>(assignment.partitions());
-  if (context->executor->stream() != nullptr) {
-    const v1::RowCacheSpec& cache = spec.train().row_cache();
-    if (cache.write_back() && IsTraining(assignment.task())) {
-      for (const EmbeddingPlan::Lookup& lookup : context->plan->lookups()) {
-        const v1::TableSpec& table = spec.tables(static_cast<int>(lookup.table));
-        context->card_optimizers.emplace_back(table.optimizer(), lookup.dim);
-      }
+  return WithContext(OfCard(options, context->executor->status()), graph);
+}
+
+// Has rows pooled on the executor's card, and those kept and trained there that the job says.
+absl::Status KeepRowsOnCard(const JobContextOptions& options, JobContext* context) {
+  const v1::JobSpec& spec = context->spec();
+  const v1::RowCacheSpec& cache = spec.train().row_cache();
+  if (cache.write_back() && IsTraining(context->assignment.task())) {
+    for (const EmbeddingPlan::Lookup& lookup : context->plan->lookups()) {
+      const v1::TableSpec& table = spec.tables(static_cast<int>(lookup.table));
+      context->card_optimizers.emplace_back(table.optimizer(), lookup.dim);
     }
-    context->card = std::make_unique<CardPooling>(
-        context->plan.get(), context->executor.get(),
-        KeptRows::Options{
-            .bytes = cache.bytes(),
-            .share = cache.share(),
-            .metrics = options.metrics,
-            .pool = options.pool,
-            .optimizers = context->card_trains() ? &context->card_optimizers : nullptr,
-            .router = context->router.get(),
-        });
-    TESSERA_RETURN_IF_ERROR(WithContext(of_card(context->executor->status()), "train.row_cache"));
   }
+  context->card = std::make_unique<CardPooling>(
+      context->plan.get(), context->executor.get(),
+      KeptRows::Options{
+          .bytes = cache.bytes(),
+          .share = cache.share(),
+          .metrics = options.metrics,
+          .pool = options.pool,
+          .optimizers = context->card_trains() ? &context->card_optimizers : nullptr,
+          .router = context->router.get(),
+      });
+  return WithContext(OfCard(options, context->executor->status()), "train.row_cache");
+}
 
-  const uint32_t dense_table = static_cast<uint32_t>(spec.tables_size());
-  TESSERA_RETURN_IF_ERROR(TakeParameters(dense_table, context.get()));
+absl::Status StartDenseTraining(const JobContextOptions& options, JobContext* context) {
+  context->dense_training = std::make_unique<DenseTraining>(
+      DenseTable(context->spec()), context->spec().model().optimizer(), context->trained.size(),
+      *context->router, context->executor.get());
+  return WithContext(OfCard(options, context->executor->status()), "train.row_cache.write_back");
+}
 
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& assignment,
+                                                          const JobContextOptions& options) {
+  auto context = std::make_unique<JobContext>();
+  context->assignment = assignment;
+  context->pool = options.pool;
+  context->board = options.board;
+  context->metrics = options.metrics;
+  context->cancellation = options.cancellation;
+  const v1::JobSpec& spec = context->spec();
+  context->sync_sparse = IsSync(spec.consistency().sparse());
+  context->sync_dense = IsSync(spec.consistency().dense());
+
+  TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
+                           ReadOnnxFile(spec, *options.kept_source->files, options.data_root));
+  TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width, onnx_file));
+  TESSERA_RETURN_IF_ERROR(OpenSource(options, context.get()));
+  context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
+  context->router = std::make_unique<KeyRouter>(assignment.partitions());
+  TESSERA_RETURN_IF_ERROR(OpenExecutor(options, context.get()));
+  if (context->executor->stream() != nullptr) {
+    TESSERA_RETURN_IF_ERROR(KeepRowsOnCard(options, context.get()));
+  }
+  TESSERA_RETURN_IF_ERROR(TakeParameters(context.get()));
   if (TrainsDenseOnCard(*context)) {
-    context->dense_training = std::make_unique<DenseTraining>(
-        dense_table, spec.model().optimizer(), context->trained.size(), *context->router,
-        context->executor.get());
-    TESSERA_RETURN_IF_ERROR(
-        WithContext(of_card(context->executor->status()), "train.row_cache.write_back"));
+    TESSERA_RETURN_IF_ERROR(StartDenseTraining(options, context.get()));
   }
 
   v1::CallHeader header;
@@ -203,99 +227,6 @@ std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model)
     classes = classes == 0 ? width : std::min(classes, width);
   }
   return forms;
-}
-
-size_t PrepareThreads(const JobContext& context) {
-  return context.card == nullptr ? 1 : context.card->PrepareThreads();
-}
-
-void PrepareLookups(const JobContext& context, KeyPreparer* preparer, PreparedBatch* batch) {
-  preparer->Prepare(batch->batch, &batch->keys);
-  if (context.card != nullptr) context.card->Prepare(batch);
-}
-
-void PlaceLookups(const JobContext& context, PreparedBatch* batch) {
-  if (context.card != nullptr) context.card->Place(batch);
-}
-
-void FinishLookups(const JobContext& context, PreparedBatch* batch) {
-  if (context.card != nullptr) context.card->Tell(batch);
-  const auto lookups = context.plan->lookups();
-  batch->rows.resize(lookups.size());
-  for (size_t l = 0; l < lookups.size(); ++l) {
-    batch->rows[l].resize(PulledKeys(*batch, lookups[l].key_set).keys.size() * lookups[l].dim);
-  }
-  if (!context.card_trains()) return;
-  batch->whole_rows.resize(lookups.size());
-  for (size_t l = 0; l < lookups.size(); ++l) {
-    const auto* const trained = TrainedRowsOf(*batch, lookups[l].key_set);
-    const size_t rows = trained == nullptr ? 0 : trained->whole.keys.size();
-    batch->whole_rows[l].resize(rows * context.card_optimizers[l].floats());
-  }
-}
-
-absl::Status BeginPooling(JobContext* context, Pooled what) {
-  if (context->card == nullptr) return absl::OkStatus();
-  const bool trains = what == Pooled::kToTrain;
-  // A ps rounds what is added to rows of bfloat16, and the card is to have the rounded rows.
-  const auto& tables = context->spec().tables();
-  const bool rounds = std::any_of(tables.begin(), tables.end(), [](const v1::TableSpec& table) {
-    return table.row_type() == v1::BFLOAT16;
-  });
-  const bool alone = context->card_trains() && context->assignment.workers() == 1 && !rounds;
-  const uint32_t max_age = trains && !alone ? CardRowAgeOf(context->spec()) : CardPooling::kAnyAge;
-  if (context->spec().train().row_cache().share() > 0 && max_age > 0) {
-    TESSERA_ASSIGN_OR_RETURN(const std::vector<uint64_t> rows, context->parameters->CountRows());
-    if (rows.size() < static_cast<size_t>(context->spec().tables_size())) {
-      return absl::InternalError(absl::StrCat("the ps have rows of ", rows.size(),
-                                              " tables, expected ", context->spec().tables_size(),
-                                              " and more"));
-    }
-    context->card->SizeKeptRows(rows);
-    TESSERA_RETURN_IF_ERROR(WithContext(context->executor->status(), "train.row_cache.share"));
-  }
-  context->card->Begin(max_age, /*afresh=*/!trains, trains);
-  return absl::OkStatus();
-}
-
-std::vector<TableRows> EmbeddingReads(const JobContext& context, PreparedBatch* batch) {
-  std::vector<TableRows> reads;
-  const auto lookups = context.plan->lookups();
-  for (size_t l = 0; l < lookups.size(); ++l) {
-    const EmbeddingPlan::Lookup& lookup = lookups[l];
-    reads.push_back({.table = lookup.table,
-                     .dim = lookup.dim,
-                     .keys = &PulledKeys(*batch, lookup.key_set),
-                     .rows = batch->rows[l].data(),
-                     .bfloat16 = lookup.wire_bfloat16});
-    const auto* const trained = TrainedRowsOf(*batch, lookup.key_set);
-    if (trained == nullptr || trained->whole.keys.empty()) continue;
-    reads.push_back({.table = lookup.table,
-                     .dim = context.card_optimizers[l].floats(),
-                     .keys = &trained->whole,
-                     .rows = batch->whole_rows[l].data(),
-                     .whole = true});
-  }
-  return reads;
-}
-
-absl::Status FillInputs(JobContext* context, const PreparedBatch& batch) {
-  Executor& executor = *context->executor;
-  executor.Resize(batch.batch.size);
-  TESSERA_RETURN_IF_ERROR(executor.status());
-  std::copy(batch.batch.dense.begin(), batch.batch.dense.end(), executor.dense().begin());
-  const auto lookups = context->plan->lookups();
-  if (context->card != nullptr) context->card->Pool(batch);
-  for (size_t l = 0; context->card == nullptr && l < lookups.size(); ++l) {
-    PoolRows(batch.batch, context->plan->key_sets()[lookups[l].key_set], lookups[l],
-             batch.keys[lookups[l].key_set], batch.rows[l],
-             [&executor](size_t input) { return executor.pooled(input); });
-  }
-  const auto lengths = context->model->lengths();
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    SequenceLengths(batch.batch.sparse[lengths[i].sparse_index], executor.length(i));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace tessera::worker

@@ -10,6 +10,7 @@
 #include "common/math/loss/softmax_cross_entropy.h"
 #include "common/status_macros.h"
 #include "common/window.h"
+#include "worker/embedding_lookups.h"
 #include "worker/sample_groups.h"
 
 namespace tessera::worker {

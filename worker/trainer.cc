@@ -17,6 +17,7 @@
 #include "common/status_macros.h"
 #include "common/train_unit.h"
 #include "common/window.h"
+#include "worker/embedding_lookups.h"
 #include "worker/record_order.h"
 
 namespace tessera::worker {

@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "common/train_unit.h"
+#include "worker/embedding_lookups.h"
 #include "worker/trainer.h"
 
 namespace tessera::worker {

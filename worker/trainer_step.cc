@@ -13,6 +13,7 @@
 #include "common/status_macros.h"
 #include "common/train_unit.h"
 #include "common/window.h"
+#include "worker/embedding_lookups.h"
 #include "worker/pooling.h"
 #include "worker/sample_groups.h"
 #include "worker/trainer.h"
