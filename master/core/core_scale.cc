@@ -170,14 +170,19 @@ void MasterCore::StartRescaled(v1::JobRecord* record, RunOptions options, const 
     SetWorkers(record, static_cast<uint32_t>(options.workers.size()));
   }
   jobs_.AddEvent(record, before.end()->message, now.wall);
+  JobSlot& slot = slots_.at(record->number());
   ClosePs close = CloseOf(record->status().job_id(), before.generation());
-  for (const RunNode& ps : before.options().ps) {
-    const bool stays = std::any_of(options.ps.begin(), options.ps.end(),
-                                   [&](const RunNode& other) { return other.name == ps.name; });
-    if (!stays) close.ps.push_back(ps);
+  if (options.take_up->generation == 0) {
+    // All is in a checkpoint, and a ps may have no room for its rows twice.
+    CloseOn(before.options().ps, slot, before);
+  } else {
+    for (const RunNode& ps : before.options().ps) {
+      const bool stays = std::any_of(options.ps.begin(), options.ps.end(),
+                                     [&](const RunNode& other) { return other.name == ps.name; });
+      if (!stays) close.ps.push_back(ps);
+    }
   }
-  slots_.at(record->number())
-      .CloseWhenOpen(close.ps.empty() ? std::nullopt : std::optional(std::move(close)));
+  slot.CloseWhenOpen(close.ps.empty() ? std::nullopt : std::optional(std::move(close)));
   StartRun(record, std::move(options), now);
 }
 

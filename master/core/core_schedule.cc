@@ -82,6 +82,8 @@ void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
       CloseOn(run->options().ps, slot, *run);
       return jobs_.Move(record, v1::FAILED, end.reason, end.message, now.wall);
     case RunEnd::kFinalize: {
+      // Both models are in checkpoints, and a ps may have no room for both.
+      CloseOn(run->options().ps, slot, *run);
       jobs_.AddEvent(record, end.message, now.wall);
       RunOptions options = run->options();
       options.take_up.reset();
@@ -108,6 +110,7 @@ void MasterCore::SettleRestart(JobSlot& slot, RunEnd end, const JobRun& run, con
   if (status.step() > record->furthest_step()) {
     record->set_furthest_step(status.step());
     record->set_fruitless_restarts(0);
+    record->clear_no_room();
   }
   absl::Duration wait = options_.first_retry;
   if (end.reason == kNoRoom) {

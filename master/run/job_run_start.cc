@@ -228,7 +228,6 @@ void JobRun::OnOpened(const ActionResult& result, const Now& now) {
     return Restart("PsFailed", message, now);
   }
   opened_ = true;
-  record_->clear_no_room();
   if (options_.OnlyMeasures()) {
     // Measured below.
   } else if (takes_up) {

@@ -161,6 +161,56 @@ TEST_F(CoreRecoveryTest, WhereAPsHasNoRoomTheJobIsOpenedAgainForTenMinutes) {
   }
 }
 
+// Reads a checkpoint into ps that have the model before: the best one at the end, and at a move.
+TEST_F(CoreRecoveryTest, APsNeedsNoRoomForARunsRowsAndThoseOfTheOneBefore) {
+  JoinAll(2, 2);
+  int closes = -1;  // when the ps were opened last
+  on_open_ = [&](const OpenPs&) {
+    const bool full = std::exchange(closes, closes_) == closes_;
+    return full ? absl::ResourceExhaustedError("no room beside") : absl::OkStatus();
+  };
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_keep_best(true);
+  aucs_ = {0.6, 0.8, 0.7, 0.7, 0.7};
+  const std::string best = Submit(spec, 1, 2);
+  RunUntil(best, v1::SUCCEEDED, 500);
+  EXPECT_EQ(Job(best).checkpoint(), writes_.at(1).folder);
+  EXPECT_EQ(Job(best).restarts(), 0u);
+  // No ps copies rows.
+  on_copy_ = [](const CopyPartitions&) {
+    ActionResult result;
+    result.status = absl::UnimplementedError("rows may lie on disk");
+    return result;
+  };
+  const std::string moves = Submit(SmallJob(), 1, 2);
+  RunUntilStep(moves, 5);
+  v1::ScaleRequest request;
+  request.set_job_id(moves);
+  request.set_ps(1);
+  ASSERT_TRUE(core_->Scale(request, now_).ok());
+  RunUntilStep(moves, 15);
+  ASSERT_TRUE(ScaleWorkers(moves, 2).ok());
+  RunUntil(moves, v1::SUCCEEDED);
+  EXPECT_EQ(Job(moves).generation(), 3u);
+  EXPECT_EQ(Job(moves).restarts(), 0u);
+}
+
+TEST_F(CoreRecoveryTest, ABestModelThatHasNoRoomIsTriedForTenMinutesInAll) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_keep_best(true);
+  aucs_ = {0.6, 0.8, 0.7};
+  on_open_ = [&](const OpenPs& open) {
+    const bool best =
+        writes_.size() > 2 && open.calls[0].second.checkpoint() == writes_.at(1).folder;
+    return best ? absl::ResourceExhaustedError("it had more rows") : absl::OkStatus();
+  };
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::FAILED, 9000);
+  EXPECT_EQ(Job(id).reason(), "NoRoom");
+  EXPECT_THAT(Job(id).message(), HasSubstr("no room for the job in 10m: it had more rows"));
+}
+
 TEST_F(CoreRecoveryTest, WhereAPsHasNoRoomTheJobIsOpenedOnOthersThatHave) {
   JoinAll(4, 1);
   full_ = {"ps-0", "ps-2"};
