@@ -48,6 +48,11 @@ ActionResult CheckpointFiles::FindSound(const FindCheckpoint& find, KeepGoing ke
     result.status = try_folder(find.folder);
     return result;
   }
+  if (root_.IsAnothers()) {
+    result.status = absl::NotFoundError(
+        absl::StrCat(root_.folder(), " is another cluster's, and this one has written none there"));
+    return result;
+  }
   absl::StatusOr<std::string> job_folder = PathBelow(root_.folder(), find.job_folder);
   if (!job_folder.ok()) {
     result.status = job_folder.status();

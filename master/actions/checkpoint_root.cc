@@ -11,7 +11,9 @@
 namespace tessera::master {
 namespace {
 
-constexpr char kKey[] = "cluster";  // in the state log
+// In the state log.
+constexpr char kKey[] = "cluster";
+constexpr char kNextJobKey[] = "next_job";  // as in job_table.cc
 
 std::string FileOf(const std::string& folder) { return absl::StrCat(folder, "/CLUSTER"); }
 
@@ -38,8 +40,10 @@ absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem*
   const bool claimed = known.ok();
   if (absl::IsNotFound(known.status())) known = NewCluster();
   TESSERA_RETURN_IF_ERROR(known.status());
-  std::unique_ptr<CheckpointRoot> root(
-      new CheckpointRoot(files, std::move(folder), *std::move(known), claimed, log));
+  const absl::Status numbered = log->Get(kNextJobKey).status();
+  if (!absl::IsNotFound(numbered)) TESSERA_RETURN_IF_ERROR(numbered);
+  std::unique_ptr<CheckpointRoot> root(new CheckpointRoot(
+      files, std::move(folder), *std::move(known), claimed, /*has_no_job=*/!numbered.ok(), log));
   if (!claimed) return root;
   TESSERA_ASSIGN_OR_RETURN(const std::string owner, ClusterOf(*files, root->folder_));
   const absl::Status ours = root->CheckOwner(owner);
@@ -49,10 +53,16 @@ absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem*
   return root;
 }
 
-absl::Status CheckpointRoot::Claim() {
+absl::Status CheckpointRoot::Claim(bool from_another) {
   absl::MutexLock lock(&mu_);
   if (claimed_ || log_ == nullptr) return absl::OkStatus();
   TESSERA_ASSIGN_OR_RETURN(const std::string before, ClusterOf(files_, folder_));
+  if (!before.empty() && before != cluster_ && !from_another) {
+    return absl::UnavailableError(absl::StrCat(
+        FileOf(folder_), " names cluster ", before, ", and this one is ", cluster_,
+        ", which had jobs before it saw that: folders of the other one may have their names; give "
+        "each cluster a --checkpoint-root of its own"));
+  }
   // In this order, so that a state that knows of a claim finds the file.
   TESSERA_RETURN_IF_ERROR(
       WriteFileAtomically(files_, FileOf(folder_), absl::StrCat(cluster_, "\n")));
@@ -66,7 +76,7 @@ absl::Status CheckpointRoot::Claim() {
 }
 
 absl::Status CheckpointRoot::MayWrite() {
-  TESSERA_RETURN_IF_ERROR(Claim());
+  TESSERA_RETURN_IF_ERROR(Claim(/*from_another=*/false));
   return CheckClaim();
 }
 
@@ -77,6 +87,15 @@ absl::Status CheckpointRoot::CheckClaim() const {
   }
   TESSERA_ASSIGN_OR_RETURN(const std::string owner, ClusterOf(files_, folder_));
   return CheckOwner(owner);
+}
+
+bool CheckpointRoot::IsAnothers() const {
+  {
+    absl::MutexLock lock(&mu_);
+    if (claimed_ || log_ == nullptr) return false;
+  }
+  const absl::StatusOr<std::string> owner = ClusterOf(files_, folder_);
+  return owner.ok() && !owner->empty() && *owner != cluster_;
 }
 
 absl::Status CheckpointRoot::CheckOwner(const std::string& owner) const {

@@ -545,6 +545,46 @@ TEST_F(MasterTest, AClaimThatFailsAtTheStartIsTriedAgain) {
   EXPECT_EQ(cluster(), own) << "its state did not know that the cluster had claimed the root";
 }
 
+// The number of its first job was chosen where another cluster's folders could not be seen.
+TEST_F(MasterTest, ARootOfAnotherClusterIsNotClaimedOnceThereAreJobs) {
+  const std::string root = folder_ + "/checkpoints", other = folder_ + "/other";
+  const auto cluster = [&] { return *ReadWholeFile(PosixFileSystem(), root + "/CLUSTER"); };
+  const std::string owner = cluster();
+  StartNodes(1, 1);
+  const std::string last = Watch(Submit(SmallJob(), 1, 1)).back().checkpoint();
+  StopMaster();
+  std::filesystem::remove_all(folder_ + "/state");
+  std::filesystem::rename(root, other);
+  // The first write is the master's own; the second one that of its claim.
+  ASSERT_TRUE(ArmFailpoints("master.state_log.apply=error@2").ok());
+  StartMaster();
+  DisarmFailpoints();
+  // The root's file system is mounted.
+  std::filesystem::remove_all(root);
+  std::filesystem::rename(other, root);
+  const std::string id = Submit(SmallJob(), 1, 1);
+  ASSERT_EQ(id, last.substr(0, last.find('/')));
+  EXPECT_TRUE(Await([&] { return HasEvent(id, "which had jobs before it saw that"); }));
+  // Nor does a job that begins anew take those checkpoints for its own.
+  ps_.pop_back();
+  StartNodes(1, 0);
+  EXPECT_TRUE(Await([&] {
+    return Get(id).restarts() == 1 && HasEvent(id, "which had jobs before it saw that") &&
+           Get(id).phase() == "checkpointing";
+  }));
+  EXPECT_EQ(cluster(), owner);
+  StopMaster();
+  StartMaster();
+  EXPECT_EQ(cluster(), owner);
+  EXPECT_FALSE(HasEnded(Get(id).state())) << Get(id).message();
+  EXPECT_TRUE(std::filesystem::exists(root + "/" + last + "/" + kManifestName));
+  // A root of its own.
+  std::filesystem::rename(root, other);
+  std::filesystem::create_directory(root);
+  EXPECT_EQ(v1::JobState_Name(Watch(id).back().state()), "SUCCEEDED");
+  EXPECT_NE(cluster(), owner);
+}
+
 TEST_F(MasterTest, AMasterThatStopsWhileTheLastCheckpointIsWrittenFailsNoJob) {
   StartNodes(1, 1);
   ps_[0]->held_ = 1;
