@@ -194,9 +194,13 @@ bool JobRun::MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const {
   }
 }
 
-bool JobRun::MayHaveLostChanges(const v1::Train& train, const v1::NextWorkRequest& request) const {
+bool JobRun::MayTrainOnCard(Rank rank) const {
   return spec().train().row_cache().write_back() && spec().train().device() != "cpu" &&
-         desk_.MayTrainOnCard(Rank(request.rank())) &&
+         desk_.MayTrainOnCard(rank);
+}
+
+bool JobRun::MayHaveLostChanges(const v1::Train& train, const v1::NextWorkRequest& request) const {
+  return MayTrainOnCard(Rank(request.rank())) &&
          std::max(request.next_push(), request.end_push()) > train.first_step();
 }
 
