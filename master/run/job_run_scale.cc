@@ -149,8 +149,9 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
     return RequestMoveBarrier();
   }
   if (!result.status.ok()) {
-    if (Logged()) {
-      CopyAnew(now);  // the ps that failed may come back with its rows
+    // A ps that failed may come back with its rows; one that lacks memory goes on lacking it.
+    if (Logged() && !absl::IsResourceExhausted(result.status)) {
+      CopyAnew(now);
     } else {
       GiveUpScaling(result.status.message(), now);
     }

@@ -271,6 +271,21 @@ TEST_F(CoreScaleLoggedTest, APsThatIsLostBeforeTheSwitchIsWaitedFor) {
   ExpectEachStepOnce(200);
 }
 
+TEST_F(CoreScaleLoggedTest, APsThatLacksMemoryForTheRowsEndsTheMoveAndTrainingGoesOn) {
+  JoinAll(4, 1);
+  on_copy_ = [](const CopyPartitions& copy) {
+    return copy.calls[0].second.drop() ? ActionResult()
+                                       : Failed(absl::ResourceExhaustedError("no memory"));
+  };
+  const std::string id = Submit(LoggedJob(), 1, 4);
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 1).ok());
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_THAT(Events(id), Contains("the job keeps its 4 ps, the move is given up: no memory"));
+  EXPECT_EQ(opens_.size(), 1u);
+  ExpectEachStepOnce(200);
+}
+
 TEST_F(CoreScaleLoggedTest, AFullDiskEndsAMoveByCheckpointAndTrainingGoesOn) {
   JoinAll(2, 1);
   const std::string id = Submit(LoggedJob(), 1, 2);
