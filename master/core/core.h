@@ -215,10 +215,11 @@ class MasterCore {
     uint32_t workers = 0;
   };
   Start TryStart(v1::JobRecord* record, const Now& now);
-  // The job was interrupted, and is not yet to be tried again. AwaitsRoom: it holds back nobody
-  // meanwhile, since ps have had no room for it for too long.
+  // The job was interrupted, and is not yet to be tried again.
   bool IsToWait(const v1::JobRecord& record, const Now& now) const;
-  bool AwaitsRoom(const v1::JobRecord& record, const Now& now) const;
+  // Ps have had no room for the job for so long that it neither holds back others while it is to
+  // wait, nor pre-empts any.
+  static bool LacksRoom(const v1::JobRecord& record);
   // Settles the numbers of processes of a job that takes as many as there are. False: it cannot
   // train on them, and has failed.
   bool SettleNumbers(v1::JobRecord* record, const Needs& needs, size_t ps, size_t free,
@@ -289,7 +290,7 @@ class MasterCore {
   void SuspendInterrupted(const Now& now);
   // The runs to pre-empt, each with the waiting job of higher priority that would start in its
   // place.
-  std::map<const JobRun*, const v1::JobRecord*> ToPreempt(const Now& now);
+  std::map<const JobRun*, const v1::JobRecord*> ToPreempt();
   void PreemptIfDue(const Now& now);
   // Lets ps that are to stop do so once no run would lose anything with them.
   void ReleaseLeaving(const Now& now);

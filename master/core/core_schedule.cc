@@ -95,6 +95,7 @@ void MasterCore::SettleEnd(JobSlot& slot, const Now& now) {
       return StartRescaled(record, *end.next, *run, now);
     case RunEnd::kSuspended:
       CloseOn(run->options().ps, slot, *run);
+      record->clear_no_room();
       return SetSuspended(record, end.message, now);
     case RunEnd::kRestart:
       break;
@@ -291,9 +292,7 @@ bool MasterCore::IsToWait(const v1::JobRecord& record, const Now& now) const {
          now.monotonic < slot->second.retry_at;
 }
 
-bool MasterCore::AwaitsRoom(const v1::JobRecord& record, const Now& now) const {
-  return IsToWait(record, now) && NoRoomFor(record) > kKeepsPlace;
-}
+bool MasterCore::LacksRoom(const v1::JobRecord& record) { return NoRoomFor(record) > kKeepsPlace; }
 
 bool MasterCore::SettleNumbers(v1::JobRecord* record, const Needs& needs, size_t ps, size_t free,
                                const Now& now) {
@@ -317,9 +316,7 @@ bool MasterCore::SettleNumbers(v1::JobRecord* record, const Needs& needs, size_t
 
 MasterCore::Start MasterCore::TryStart(v1::JobRecord* record, const Now& now) {
   const v1::JobStatus& status = record->status();
-  if (IsToWait(*record, now)) {
-    return AwaitsRoom(*record, now) ? Start::kLacksRoom : Start::kWaits;
-  }
+  if (IsToWait(*record, now)) return LacksRoom(*record) ? Start::kLacksRoom : Start::kWaits;
   const std::vector<const Node*> ps = membership_.Staying(v1::PS);
   const std::vector<const Node*> live = membership_.Alive(v1::WORKER);
   const std::vector<const Node*> workers = Serving(*record, live);

@@ -87,7 +87,7 @@ void MasterCore::SetSuspended(v1::JobRecord* record, absl::string_view where, co
   status.clear_shares();
   status.clear_phase();
   record->set_fruitless_restarts(0);
-  record->clear_no_room();
+  if (by.empty()) record->clear_no_room();
   record->set_preempted_by(by);
   // A job that asked for as many processes as live goes on with as many as live then.
   if (status.ps() == 0) record->set_ps(0);
@@ -111,7 +111,7 @@ void MasterCore::SuspendInterrupted(const Now& now) {
   }
 }
 
-std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt(const Now& now) {
+std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt() {
   // Runs that may be pre-empted: low priority first, then those already being suspended, then the
   // youngest.
   std::vector<const JobRun*> runs;
@@ -143,7 +143,7 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt(const Now& n
     // As StartWaiting chooses.
     const v1::JobState state = record->status().state();
     const std::string team = TeamOf(record->status().spec());
-    if (AwaitsRoom(*record, now) || (state != v1::RESTARTING && teams.contains(team))) continue;
+    if (LacksRoom(*record) || (state != v1::RESTARTING && teams.contains(team))) continue;
     if (!AboveQuota(*record, needs.workers).empty()) {
       teams.insert(team);
       continue;
@@ -179,7 +179,7 @@ std::map<const JobRun*, const v1::JobRecord*> MasterCore::ToPreempt(const Now& n
 }
 
 void MasterCore::PreemptIfDue(const Now& now) {
-  const std::map<const JobRun*, const v1::JobRecord*> preempted = ToPreempt(now);
+  const std::map<const JobRun*, const v1::JobRecord*> preempted = ToPreempt();
   for (JobRun* run : Runs()) {
     if (run->end().has_value()) continue;
     v1::JobRecord* record = run->record();

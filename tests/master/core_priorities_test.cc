@@ -166,6 +166,26 @@ TEST_F(CorePrioritiesTest, ARestartedMasterLetsAPreemptedJobGoOnByItself) {
   EXPECT_EQ(Job(low).samples(), 20 * kTrain);
 }
 
+TEST_F(CorePrioritiesTest, AJobWithoutRoomPreemptsNobodyAndHasItsTenMinutes) {
+  JoinAll(1, 1);
+  on_open_ = [](const OpenPs& open) {
+    const bool urgent = open.calls[0].second.job_id() == "urgent-1";
+    return urgent ? absl::ResourceExhaustedError("no space") : absl::OkStatus();
+  };
+  const std::string high = Submit(Urgent(5), 1, 1);
+  ASSERT_EQ(high, "urgent-1");
+  const std::string low = Submit(Quiet(200), 1, 1);
+  RunUntilStep(low, 20);
+  EXPECT_EQ(Job(high).reason(), "Preempted");
+  Age();
+  RunUntil(low, v1::SUCCEEDED);
+  EXPECT_EQ(Job(low).generation(), 1u);
+  EXPECT_GE(opens_.size(), 2u);
+  // Of which one is over.
+  RunUntil(high, v1::FAILED, 5700);
+  EXPECT_EQ(Job(high).reason(), "NoRoom");
+}
+
 TEST_F(CorePrioritiesTest, AnInterruptedJobLetsOneOfHigherPriorityGoFirst) {
   JoinAll(1, 1);
   const std::string low = Submit(Quiet(), 1, 1);
