@@ -116,6 +116,7 @@ absl::Status CheckpointFiles::Commit(const WriteCheckpoint& write,
       absl::StatusOr<std::unique_ptr<RowFileReader>> reader =
           RowFileReader::Open(files_, absl::StrCat(folder, "/", file.name()));
       if (absl::IsNotFound(reader.status())) {
+        TESSERA_RETURN_IF_ERROR(root_.CheckClaim());
         return absl::FailedPreconditionError(
             absl::StrCat(reader.status().message(),
                          ": a ps has written it, and the master does not see it; give the master "

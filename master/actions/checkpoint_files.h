@@ -27,7 +27,7 @@ class CheckpointFiles {
   // UNAVAILABLE: the root is another cluster's, or not the one that this one has claimed.
   absl::Status Begin(const std::string& folder) const;
   // Commits the parts that the ps have written. FAILED_PRECONDITION: the master does not see a file
-  // of them.
+  // of them; UNAVAILABLE: nor the root that the cluster has claimed.
   absl::Status Commit(const WriteCheckpoint& write,
                       absl::Span<const v1::WriteCheckpointResponse> parts) const;
   // After Commit: removes the job's checkpoints but for those that `write` keeps and `starts`.

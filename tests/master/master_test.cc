@@ -526,6 +526,28 @@ TEST_F(MasterTest, ACheckpointRootThatIsNotMountedLosesNoJob) {
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
 }
 
+TEST_F(MasterTest, ARootThatTheMasterLosesBeforeTheLastCommitIsWaitedFor) {
+  // As the ps have it mounted, and as the master has.
+  const std::string shared = folder_ + "/shared", root = folder_ + "/checkpoints";
+  std::filesystem::rename(root, shared);
+  std::filesystem::create_directory_symlink(shared, root);
+  ps_.push_back(std::make_unique<FakePs>("ps-0", &channels_, shared));
+  StartNodes(0, 1);
+  ps_[0]->held_ = 1;
+  const std::string id = Submit(SmallJob(), 1, 1);
+  ASSERT_TRUE(Await([&] { return ps_[0]->writes_ == 1; }));
+  std::filesystem::remove(root);
+  std::filesystem::create_directory(root);
+  ps_[0]->held_ = 0;
+  EXPECT_TRUE(Await([&] { return HasEvent(id, "is its file system mounted?"); }));
+  EXPECT_EQ(Get(id).state(), v1::RUNNING) << Get(id).message();
+  std::filesystem::remove_all(root);
+  std::filesystem::create_directory_symlink(shared, root);
+  const v1::JobStatus job = Watch(id).back();
+  EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+  EXPECT_EQ(job.restarts(), 0u);
+}
+
 TEST_F(MasterTest, AClaimThatFailsAtTheStartIsTriedAgain) {
   master_.reset();
   std::filesystem::remove_all(folder_);
