@@ -113,7 +113,7 @@ void MasterCore::EnforceQuotas(const Now& now) {
     for (JobRun* run : Runs()) {
       const v1::JobStatus& status = run->record()->status();
       if (run->end().has_value() || TeamOf(status.spec()) != team) continue;
-      goes |= status.has_suspending();
+      goes |= status.has_suspending() || run->FailedToSuspend(now);
       if (!IsTraining(status.task())) continue;
       if (last == nullptr ||
           status.spec().priority() <= last->record()->status().spec().priority()) {

@@ -129,6 +129,8 @@ class JobRun {
   // checkpoint of its next barrier is committed, or at once if it has done nothing since its last
   // checkpoint. May be called again.
   void Suspend(const Now& now);
+  // The checkpoint of the run's last suspension failed, less than a minute ago.
+  bool FailedToSuspend(const Now& now) const;
   // A ps of the run is to stop. True: the ps must wait, since training would be lost with it; the
   // run ends as kRestart when a checkpoint of its next barrier is committed. False: nothing would
   // be lost, or no checkpoint could be written. May be called again.
@@ -471,6 +473,7 @@ class JobRun {
   absl::Duration barrier_since_;
   // When this run's training began, and at which step.
   absl::Duration trains_since_;
+  std::optional<absl::Duration> failed_to_suspend_at_;
   uint64_t first_step_ = 0;
   bool workers_are_here_ = false;  // as many as status().worker_scaling asks for
   std::string above_quota_;        // why the job may not have so many; empty: it may

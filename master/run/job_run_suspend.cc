@@ -19,6 +19,11 @@ void JobRun::Suspend(const Now& now) {
   GoToBarrier(now);
 }
 
+bool JobRun::FailedToSuspend(const Now& now) const {
+  return failed_to_suspend_at_.has_value() &&
+         now.monotonic - *failed_to_suspend_at_ < absl::Minutes(1);
+}
+
 bool JobRun::Measures() const {
   return stopping_ && !writing_.has_value() && last_checkpoint_step_ == position_.step();
 }
@@ -120,6 +125,7 @@ void JobRun::OnLastCheckpointFailed(absl::string_view why, const Now& now) {
         record_, absl::StrCat("runs on, since it cannot be suspended without its ", why), now.wall);
     status().clear_suspending();
     trains_since_ = now.monotonic;  // so that the job is not pre-empted again at once
+    failed_to_suspend_at_ = now.monotonic;
   } else if (leaving_.has_value()) {
     jobs_->AddEvent(record_, absl::StrCat(leaving_->ps, " stops without a ", why), now.wall);
     leaving_.reset();

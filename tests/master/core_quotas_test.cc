@@ -155,6 +155,26 @@ TEST_F(CoreQuotasTest, ATeamAboveItsRowsHasItsYoungestJobSuspendedWithoutLoss) {
   EXPECT_EQ(Job(young).samples(), 30 * kTrain);
 }
 
+TEST_F(CoreQuotasTest, WhereNoCheckpointCanBeWrittenASuspensionIsTriedOnceAMinute) {
+  v1::Quota rows;
+  rows.set_name("ads");
+  rows.set_rows(1000);
+  Start({rows});
+  JoinAll(1, 1);
+  v1::JobSpec spec = Of("ads", "old", 1000);
+  spec.mutable_evaluation()->set_every_epochs(1000);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 5);
+  on_cut_ = [](const CutCheckpoint&) { return absl::ResourceExhaustedError("disk full"); };
+  cuts_.clear();
+  SetRows(id, 1001);
+  Rounds(590);
+  EXPECT_EQ(cuts_.size(), 1u);
+  EXPECT_EQ(StateOf(id), "RUNNING");
+  on_cut_ = nullptr;
+  RunUntil(id, v1::SUSPENDED, 30);
+}
+
 TEST_F(CoreQuotasTest, RowsThatHaveMovedAreCountedOnce) {
   v1::Quota rows;
   rows.set_name("ads");
