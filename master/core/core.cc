@@ -86,7 +86,7 @@ void MasterCore::NoticeStandstill(const Now& now) {
   SPDLOG_WARN("this master stood still for {}: its processes are not to blame for that time",
               absl::FormatDuration(absl::Trunc(gap, absl::Milliseconds(100))));
   membership_.StoodStill(gap, now.monotonic);
-  for (JobRun* run : Runs()) run->StoodStill(gap);
+  for (JobRun* run : Runs()) run->StoodStill(gap, now);
 }
 
 absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& now) {

@@ -163,7 +163,7 @@ class JobRun {
   // Does what is due by time alone.
   void Tick(const Now& now);
   // The master stood still for `gap` and could not hear anybody meanwhile.
-  void StoodStill(absl::Duration gap);
+  void StoodStill(absl::Duration gap, const Now& now);
   // A process of the run is gone, or the run must end for another reason. Does nothing if the run
   // has ended.
   void End(RunEnd end, const Now& now);

@@ -110,9 +110,9 @@ void JobRun::TakeOver(Rank rank, const RunNode& worker, const Now& now) {
   jobs_->Touch(record_);
 }
 
-void JobRun::StoodStill(absl::Duration gap) {
-  watch_.StoodStill(gap);
-  lost_.StoodStill(gap);
+void JobRun::StoodStill(absl::Duration gap, const Now& now) {
+  watch_.StoodStill(gap, now.monotonic);
+  lost_.StoodStill(gap, now.monotonic);
 }
 
 void JobRun::TickWorkers(const Now& now) {

@@ -12,10 +12,12 @@ bool LostPs::Knows(uint64_t incarnation) const {
   });
 }
 
-void LostPs::StoodStill(absl::Duration gap) {
+void LostPs::StoodStill(absl::Duration gap, absl::Duration now) {
+  // Calls may have come before the standstill is noticed.
   for (auto& [part, place] : places_) {
-    place.since += gap;
-    if (place.unreached_since.has_value()) *place.unreached_since += gap;
+    place.since = std::min(place.since + gap, now);
+    if (!place.unreached_since.has_value()) continue;
+    place.unreached_since = std::min(*place.unreached_since + gap, now);
   }
 }
 

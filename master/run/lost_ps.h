@@ -45,7 +45,7 @@ class LostPs {
   // The first place that nobody is there to take for longer than `patience`: its part.
   std::optional<uint32_t> Overdue(absl::Duration patience, absl::Duration now) const;
   // The master itself stood still for so long and could hear nobody: the time does not count.
-  void StoodStill(absl::Duration gap);
+  void StoodStill(absl::Duration gap, absl::Duration now);
 
   // The part's ps is lost. `follower` is to take its place.
   void Lose(uint32_t part, const std::optional<Replicas::Replica>& follower, absl::Duration now);

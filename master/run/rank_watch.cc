@@ -12,10 +12,11 @@ void RankWatch::MayAsk(absl::Duration now) {
   for (absl::Duration& asked : asked_at_) asked = now;
 }
 
-void RankWatch::StoodStill(absl::Duration gap) {
-  for (absl::Duration& asked : asked_at_) asked += gap;
-  for (absl::Duration& moved : moved_at_) moved += gap;
-  for (auto& [rank, vacancy] : vacant_) vacancy.since += gap;
+void RankWatch::StoodStill(absl::Duration gap, absl::Duration now) {
+  // Calls may have come before the standstill is noticed.
+  for (absl::Duration& asked : asked_at_) asked = std::min(asked + gap, now);
+  for (absl::Duration& moved : moved_at_) moved = std::min(moved + gap, now);
+  for (auto& [rank, vacancy] : vacant_) vacancy.since = std::min(vacancy.since + gap, now);
 }
 
 absl::Duration RankWatch::SinceAsked(Rank rank, absl::Duration now) const {

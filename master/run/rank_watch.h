@@ -42,7 +42,7 @@ class RankWatch {
   // Workers can ask for work from now on: counts silence from here.
   void MayAsk(absl::Duration now);
   // The master itself stood still for so long and could hear nobody: the time does not count.
-  void StoodStill(absl::Duration gap);
+  void StoodStill(absl::Duration gap, absl::Duration now);
   absl::Duration SinceAsked(Rank rank, absl::Duration now) const;
   // Since the later of Asked and Moved.
   absl::Duration SinceHeard(Rank rank, absl::Duration now) const;

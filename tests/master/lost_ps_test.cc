@@ -165,10 +165,13 @@ TEST_F(LostPsTest, TheTimeThatTheMasterStoodStillDoesNotCount) {
   lost_.Lose(1, std::nullopt, now_);
   lost_.Join(1, ANode("ps-1", 5), now_);
   EXPECT_EQ(lost_.UnreachedFor(1, now_), absl::ZeroDuration());
-  lost_.StoodStill(absl::Hours(1));
-  now_ += absl::Hours(1) + absl::Seconds(1);
+  now_ += absl::Hours(1);
+  lost_.Lose(2, std::nullopt, now_);  // before the standstill is noticed
+  lost_.StoodStill(absl::Hours(1), now_);
+  now_ += absl::Seconds(1);
   EXPECT_EQ(lost_.Overdue(kPatience, now_), std::nullopt);
   EXPECT_EQ(lost_.Overdue(kPatience, now_ + kPatience), 0u);
+  EXPECT_EQ(lost_.Take(0).since, lost_.Take(2).since);
   EXPECT_EQ(lost_.UnreachedFor(1, now_), absl::Seconds(1));
 }
 

@@ -44,12 +44,17 @@ TEST_F(RankWatchTest, TimeInWhichNobodyCouldBeHeardDoesNotCount) {
   watch_.Lost(Rank(2), 12, now_);
   now_ += absl::Seconds(1);
   now_ += absl::Minutes(5);
-  watch_.StoodStill(absl::Minutes(5));
+  watch_.StoodStill(absl::Minutes(5), now_);
   EXPECT_EQ(watch_.SinceAsked(Rank(0), now_), absl::Seconds(11));
   EXPECT_EQ(watch_.SinceHeard(Rank(1), now_), absl::Seconds(1));
   EXPECT_EQ(watch_.Overdue(absl::Minutes(2), now_), std::nullopt);
   EXPECT_EQ(watch_.Overdue(absl::Minutes(2), now_ + absl::Minutes(2)), Rank(2));
   watch_.MayAsk(now_);
+  EXPECT_EQ(watch_.SinceAsked(Rank(0), now_), absl::ZeroDuration());
+  // Who was heard before the standstill was noticed.
+  now_ += absl::Minutes(5);
+  watch_.Asked(Rank(0), now_);
+  watch_.StoodStill(absl::Minutes(5), now_);
   EXPECT_EQ(watch_.SinceAsked(Rank(0), now_), absl::ZeroDuration());
 }
 
