@@ -59,7 +59,9 @@ absl::Status JobClient::CallOnce(absl::Duration limit, const Try& call) {
   const absl::Status status = call(*stub, context);
   absl::MutexLock lock(&mu_);
   running_.erase(std::find(running_.begin(), running_.end(), &context));
-  return interrupted_ && !status.ok() ? Interrupted() : status;
+  if (interrupted_ && !status.ok()) return Interrupted();
+  // A master that stops may answer so, too.
+  return absl::IsCancelled(status) ? absl::UnavailableError(status.message()) : status;
 }
 
 std::string JobClient::Why(const absl::Status& status) {

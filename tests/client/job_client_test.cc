@@ -61,6 +61,15 @@ TEST_F(JobClientTest, NeverSendsAJobTwice) {
   EXPECT_EQ(master_.service.submitted().size(), 1u);
 }
 
+TEST_F(JobClientTest, AMasterThatStopsInterruptsNobody) {
+  const grpc::Status stops(grpc::StatusCode::CANCELLED, "the server stops");
+  master_.service.FailNext({stops});
+  const absl::Status status = Client()->Submit(v1::SubmitRequest()).status();
+  EXPECT_EQ(ExitCodeOf(status), kExitOpen) << status;
+  master_.service.FailNext({stops});
+  EXPECT_TRUE(Client()->List().ok()) << "it is asked again";
+}
+
 TEST_F(JobClientTest, AnInterruptedSubmissionLeavesOpenWhetherTheMasterHasTheJob) {
   const auto client = Client();
   master_.service.OnSubmit([&] { client->Interrupt(); });
