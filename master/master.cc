@@ -1,6 +1,7 @@
 #include "master/master.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -151,14 +152,15 @@ class MasterImpl final : public Master {
       while (!host_.Flush().ok() && !actions.empty()) {
         if (stop_.WaitForNotificationWithTimeout(kLogRetry)) return;
       }
-      for (const Action& action : actions) {
-        if (!BeginSoon(action)) return;
+      for (Action& action : actions) {
+        // Not copied: an evaluation's scores may be of kMaxEvaluationBytes.
+        if (!BeginSoon(std::make_shared<const Action>(std::move(action)))) return;
       }
     }
   }
 
   // Tries until there is a thread for the action. False: the master ends.
-  bool BeginSoon(const Action& action) {
+  bool BeginSoon(const std::shared_ptr<const Action>& action) {
     absl::Status begun = actions_.Begin(action);
     if (!begun.ok()) SPDLOG_ERROR("{}; it is tried again", std::string(begun.message()));
     while (!begun.ok()) {

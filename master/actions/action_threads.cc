@@ -6,7 +6,7 @@
 
 namespace tessera::master {
 
-absl::Status ActionThreads::Begin(Action action) {
+absl::Status ActionThreads::Begin(std::shared_ptr<const Action> action) {
   std::vector<std::thread> ended;
   absl::Status begun;
   {
@@ -20,19 +20,18 @@ absl::Status ActionThreads::Begin(Action action) {
       ended.push_back(std::move(it->second.thread));
       it = doing_.erase(it);
     }
-    const uint64_t id = action.id;
-    Doing& doing = doing_[id];
+    Doing& doing = doing_[action->id];
     doing.runner = std::make_unique<ActionRunner>(channels_, files_, checkpoint_root_, starts_);
     begun = OrNoThread("an action of the master", [&]() -> absl::Status {
-      doing.thread = std::thread([this, runner = doing.runner.get(), action = std::move(action)] {
-        ActionResult result = runner->Run(action.work);
-        done_(action.id, std::move(result));
+      doing.thread = std::thread([this, runner = doing.runner.get(), action] {
+        ActionResult result = runner->Run(action->work);
+        done_(action->id, std::move(result));
         absl::MutexLock done_lock(&mu_);
-        doing_.at(action.id).done = true;
+        doing_.at(action->id).done = true;
       });
       return absl::OkStatus();
     });
-    if (!begun.ok()) doing_.erase(id);
+    if (!begun.ok()) doing_.erase(action->id);
   }
   for (std::thread& thread : ended) thread.join();
   return begun;

@@ -35,7 +35,7 @@ class ActionThreads {
   ~ActionThreads() { Stop(); }
 
   // RESOURCE_EXHAUSTED: there is no thread for it now, and it has not begun.
-  absl::Status Begin(Action action) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Begin(std::shared_ptr<const Action> action) ABSL_LOCKS_EXCLUDED(mu_);
   // Cancels those of the actions that are under way.
   void Cancel(const std::vector<uint64_t>& ids) ABSL_LOCKS_EXCLUDED(mu_);
   // The ps that have been called and have not answered, by action.
