@@ -22,8 +22,8 @@ constexpr char kFooter[] = R"(Examples:
   tessera-ps --name ps-0 --memory 8GiB --spill-dir /nvme/ps-0
 
 The ps may start before the master: it waits, and says whom it waits for. Its rows live in memory, and with
---spill-dir on disk too. With --memory alone rows that do not fit are refused: their job waits, and fails after five
-minutes without room. After a restart the master has rows restored from the job's last checkpoint. A ps that starts
+--spill-dir on disk too. Rows that do not fit into --memory and cannot leave it are refused: their job waits, and fails
+after five minutes without room. After a restart the master has rows restored from the job's last checkpoint. A ps that starts
 again with the same --name and --data-dir also restores all that was pushed since, for jobs with a push log.
 
 SIGTERM and Ctrl-C stop it. Jobs that would lose what they have trained first go to their next barrier and cut a
@@ -86,10 +86,10 @@ int main(int argc, char** argv) {
                      "at the start; needs --memory. Default: all rows stay in memory");
   CLI::Option* const memory =
       app.add_option("--memory", options.memory_bytes,
-                     "memory for the whole process, e.g. 8GiB. Rows get what the rest leaves; "
-                     "with --spill-dir at least half, and below 256MiB the process exceeds it. "
-                     "Without --spill-dir rows that do not fit are refused. Default, without "
-                     "--spill-dir: no limit")
+                     "memory for the whole process, e.g. 8GiB. Rows get what the rest leaves; with "
+                     "--spill-dir those that may leave for it get at least half, and below 256MiB "
+                     "the process exceeds it. Rows that do not fit and cannot leave are refused. "
+                     "Default, without --spill-dir: no limit")
           ->transform(tessera::ByteSize(/*least=*/1));
   spill->needs(memory);
   app.add_option("--spill-bytes", options.max_spill_bytes,

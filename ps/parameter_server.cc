@@ -33,6 +33,8 @@ constexpr int kAheadThreads = 2;
 constexpr uint64_t kMaxAheadBytes = 64 << 20;
 constexpr int kAdministrationThreads = 16;
 constexpr uint64_t kMaxAdministrationBytes = 64 << 20;
+// With a spill folder, what stays in memory may have so much however small --memory is.
+constexpr uint64_t kLeastStayingBytes = 64 << 20;
 
 std::string AdvertisedAddress(const std::string& address, const std::string& host) {
   return host.empty() ? address : absl::StrCat(host, address.substr(address.rfind(':')));
@@ -220,7 +222,7 @@ class ParameterServerImpl final : public ParameterServer {
 
   const std::unique_ptr<FolderLock> folder_;
   const std::unique_ptr<Spill> spill_;                   // null: rows stay in memory
-  const std::unique_ptr<RowLimit> limit_;                // null: that is not bounded, or rows spill
+  const std::unique_ptr<RowLimit> limit_;                // null: that is not bounded
   const std::unique_ptr<MetricsRegistry> own_registry_;  // null: the caller has one
   MetricsRegistry& registry_;
   PsMetrics metrics_;
@@ -285,9 +287,13 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Start(Options 
     TESSERA_ASSIGN_OR_RETURN(spill, Spill::Open(std::move(spilled)));
   }
   std::unique_ptr<RowLimit> limit;
-  if (options.spill_folder.empty() && options.memory_bytes > 0) {
+  if (options.memory_bytes > 0) {
     RowLimit::Options limited;
     limited.bytes = options.memory_bytes;
+    if (spill != nullptr) {
+      limited.spilling_bytes = options.memory_bytes / 2;
+      limited.least_bytes = kLeastStayingBytes;
+    }
     if (options.memory_of_process) {
       limited.resident = [] { return ResidentBytes(); };
       limited.copy_bytes = options.max_copied_bytes;

@@ -33,9 +33,10 @@ class ParameterServer {
     // Folder of this process alone, for rows that memory_bytes has no room for. Empty: all rows are
     // in memory. What it holds does not outlive the process.
     std::string spill_folder;
-    // As Spill::Options has them: memory for rows that may spill (not those of dense or EVERY_ROW
-    // tables), over all jobs, or for the whole process. Without a spill folder for all rows, as
-    // RowLimit's; 0: however many there are.
+    // As Spill::Options has them: memory for rows that may spill, over all jobs, or for the whole
+    // process. Rows that stay in memory (those of dense or EVERY_ROW tables; without a spill folder
+    // all) are refused where they do not fit (RowLimit), with a spill folder beside the half of it
+    // that rows that may spill have at least. 0, without a spill folder: however many there are.
     uint64_t memory_bytes = 0;
     bool memory_of_process = false;
     // Most bytes of a job's files in the spill folder.

@@ -79,8 +79,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     // Rows may leave memory for the folder of this; null: they may not. Borrowed, outlives the
     // shard.
     Spill* spill = nullptr;
-    // Bounds the memory of rows that may not leave it; null: nothing does, or there is `spill`.
-    // Borrowed, outlives the shard.
+    // Bounds the memory of rows that may not leave it; null: nothing does. Borrowed, outlives the
+    // shard.
     RowLimit* limit = nullptr;
     // Runs the answers of pulls that have waited, and the steps that a pull has completed; null:
     // the thread that came with the cause does.

@@ -15,20 +15,22 @@ constexpr char kSharedHelp[] =
     "Bytes of keys, rows and gradients that lay in memory shared with a worker of this machine and "
     "not in messages.";
 
+void AddMemory(const char* of, uint64_t bytes, MetricSamples& samples) {
+  samples.AddGauge(
+      "tessera_ps_memory_bytes",
+      "The limit that --memory sets (limit), how much of it rows take, with --spill-dir "
+      "those that may spill (rows), and how much is kept for all else (others): measured, with a "
+      "margin. With --spill-dir, rows that stay in memory are among the others (staying). "
+      "process_resident_memory_bytes is what the process has.",
+      {{"of", of}}, static_cast<double>(bytes));
+}
+
 // `Bound`: MemoryBudget or RowLimit.
 template <typename Bound>
 void AddBound(const Bound& bound, MetricSamples& samples) {
-  const auto add = [&samples](const char* of, uint64_t bytes) {
-    samples.AddGauge(
-        "tessera_ps_memory_bytes",
-        "The limit that --memory sets (limit), how much of it rows take, with --spill-dir "
-        "those that may spill (rows), and how much is kept for all else (others): measured, with a "
-        "margin. process_resident_memory_bytes is what the process has.",
-        {{"of", of}}, static_cast<double>(bytes));
-  };
-  add("limit", bound.bytes());
-  add("rows", bound.rows());
-  add("others", bound.others());
+  AddMemory("limit", bound.bytes(), samples);
+  AddMemory("rows", bound.rows(), samples);
+  AddMemory("others", bound.others(), samples);
 }
 
 // Adds the samples of a table whose rows may be on disk.
@@ -140,8 +142,12 @@ std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
     samples.AddGauge("tessera_ps_shared_memory_bytes",
                      "Memory that workers of this machine share with this ps.", {},
                      static_cast<double>(regions.bytes()));
-    if (budget != nullptr) AddBound(*budget, samples);
-    if (limit != nullptr) AddBound(*limit, samples);
+    if (budget != nullptr) {
+      AddBound(*budget, samples);
+      if (limit != nullptr) AddMemory("staying", limit->rows(), samples);
+    } else if (limit != nullptr) {
+      AddBound(*limit, samples);
+    }
     for (const v1::JobOnPs& job : jobs.Followed()) {
       const MetricLabels labels = {{"job", job.job_id()}};
       samples.AddGauge("tessera_ps_copied_rows", "Rows of another ps that this ps has a copy of.",

@@ -56,8 +56,8 @@ class PsMetrics {
 };
 
 // Adds the metrics that are read when asked for: rows and bytes by job and table, the bytes that
-// wait for a thread, the memory shared with workers and what takes the budget, if rows may spill,
-// or the limit, if they may not (else null). All borrowed; they outlive the result.
+// wait for a thread, the memory shared with workers and what takes the budget, if rows may spill
+// (else null), and the limit, if there is one (else null). All borrowed; they outlive the result.
 [[nodiscard]] std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
     MetricsRegistry& registry, const Jobs& jobs, const Executor& requests,
     const SharedRegions& regions, const MemoryBudget* budget, const RowLimit* limit = nullptr);

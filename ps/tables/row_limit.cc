@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ps/memory/or_exhausted.h"
+#include "ps/tables/table.h"
 
 namespace tessera::ps {
 namespace {
@@ -63,12 +64,14 @@ absl::Status RowLimit::Refuse(const std::string& job, absl::string_view what, bo
     refusals.may_last = refusals.may_last || may_last;
     lasts = may_last && Lasts(job, now);
   }
+  const bool spills = options_.spilling_bytes > 0;
   const std::string message = absl::StrCat(
-      what, ": the rows of this ps take ", rows(), " bytes and ", others(),
-      " are kept for all else, of ", bytes(), " (--memory)",
+      what, spills ? ": what stays in the memory of this ps takes " : ": the rows of this ps take ",
+      rows(), " bytes and ", others(), " are kept for all else, of ", bytes(), " (--memory)",
       lasts ? absl::StrCat(", and no room has come for ", absl::FormatDuration(options_.patience))
             : "",
-      "; give tessera-ps more --memory, a --spill-dir for rows to leave to, or use more ps");
+      "; give tessera-ps more --memory, ", spills ? "" : "a --spill-dir for rows to leave to, ",
+      "or use more ps");
   return lasts ? absl::FailedPreconditionError(message) : absl::ResourceExhaustedError(message);
 }
 
@@ -89,18 +92,20 @@ bool RowLimit::Lasts(const std::string& job, absl::Duration now) {
 
 uint64_t RowLimit::BytesOf(const std::string& job) const {
   uint64_t bytes = 0;
-  for (const Store& store : stores_) bytes += store.job == job ? store.rows->bytes() : 0;
+  for (const OfJob& of : tables_) {
+    if (of.job == job && !of.table->spills()) bytes += of.table->store().bytes();
+  }
   return bytes;
 }
 
-void RowLimit::Add(const std::string& job, RowStore* store) {
+void RowLimit::Add(const std::string& job, Table* table) {
   absl::MutexLock lock(&mu_);
-  stores_.push_back({job, store});
+  tables_.push_back({job, table});
 }
 
-void RowLimit::Remove(RowStore* store) {
+void RowLimit::Remove(Table* table) {
   absl::MutexLock lock(&mu_);
-  std::erase_if(stores_, [store](const Store& of) { return of.rows == store; });
+  std::erase_if(tables_, [table](const OfJob& of) { return of.table == table; });
 }
 
 void RowLimit::Weigh() {
@@ -108,15 +113,16 @@ void RowLimit::Weigh() {
   absl::MutexLock lock(&mu_);
   const uint64_t used = used_.load(std::memory_order_relaxed);
   uint64_t rows = 0;
+  uint64_t spilling = 0;
   uint64_t copies = 0;
-  for (const Store& store : stores_) {
-    rows += store.rows->bytes();
-    copies += store.rows->copied_bytes();
+  for (const OfJob& of : tables_) {
+    (of.table->spills() ? spilling : rows) += of.table->store().bytes();
+    copies += of.table->store().copied_bytes();
   }
-  uint64_t others = 0;
+  uint64_t others = options_.spilling_bytes;
   if (options_.resident) {
-    beside_.Measure(options_.resident(), rows + copies, now);
-    others = beside_.bytes() + std::max(copies, options_.copy_bytes);
+    beside_.Measure(options_.resident(), rows + spilling + copies, now);
+    others += beside_.bytes() + std::max(copies, options_.copy_bytes);
   }
   others_.store(others, std::memory_order_relaxed);
   measured_.store(rows, std::memory_order_relaxed);
@@ -147,9 +153,10 @@ void RowLimit::Work() {
 void RowLimit::GiveBack() {
   absl::MutexLock lock(&mu_);
   if (!std::exchange(lacks_, false)) return;
-  for (const Store& store : stores_) {
-    const auto give = [&store]() -> absl::StatusOr<uint64_t> {
-      return store.rows->GiveBack(kGivenBackAtOnce);
+  for (const OfJob& of : tables_) {
+    if (of.table->spills()) continue;  // the evictor does that
+    const auto give = [&of]() -> absl::StatusOr<uint64_t> {
+      return of.table->store().GiveBack(kGivenBackAtOnce);
     };
     // Without memory to move rows they stay where they are.
     if (OrExhausted("rows that move", give).value_or(0) >= kGivenBackAtOnce) return;

@@ -18,15 +18,17 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "ps/memory/memory_beside.h"
-#include "ps/rows/row_store.h"
 
 namespace tessera::ps {
 
-// Keeps a ps whose rows all stay in memory within so many bytes: who is about to make rows takes
-// room for them first, and makes none if there is not enough. What rows have is measured, and so
-// is all else that the process has resident (MemoryBeside); in between it counts what was taken.
-// Memory that rows have left goes back to the system when somebody lacks it. Thread-safe; outlives
-// the tables.
+class Table;
+
+// Keeps what cannot leave memory within so many bytes: who is about to make rows that stay there
+// takes room for them first, and makes none if there is not enough. What rows have is measured, and
+// so is all else that the process has resident (MemoryBeside); in between it counts what was taken.
+// Memory that rows have left goes back to the system when somebody lacks it. Rows of tables that
+// spill are a MemoryBudget's to bound; here they are what is kept free for them. Thread-safe;
+// outlives the tables.
 class RowLimit {
  public:
   struct Options {
@@ -35,6 +37,10 @@ class RowLimit {
     std::function<uint64_t()> resident = nullptr;
     // Kept free for copies of rows that change while a checkpoint is written.
     uint64_t copy_bytes = 0;
+    // Kept free for rows that may leave memory: as many as a MemoryBudget leaves them at least.
+    uint64_t spilling_bytes = 0;
+    // What it grants in all, whatever else there is.
+    uint64_t least_bytes = 0;
     // How long rows may be refused, while no room comes, before the refusal says that it lasts.
     absl::Duration patience = absl::Minutes(5);
     absl::Duration look = absl::Milliseconds(200);  // time between measurements
@@ -79,9 +85,9 @@ class RowLimit {
   absl::Status Refuse(const std::string& job, absl::string_view what, bool may_last)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A store of the job's. Borrowed until Remove.
-  void Add(const std::string& job, RowStore* store) ABSL_LOCKS_EXCLUDED(mu_);
-  void Remove(RowStore* store) ABSL_LOCKS_EXCLUDED(mu_);
+  // A table of the job's. Borrowed until Remove.
+  void Add(const std::string& job, Table* table) ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(Table* table) ABSL_LOCKS_EXCLUDED(mu_);
   // Measures now what is else measured after each `look`.
   void Weigh() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -94,7 +100,9 @@ class RowLimit {
   uint64_t others() const { return others_.load(std::memory_order_relaxed); }
 
  private:
-  uint64_t ForRows() const { return options_.bytes - std::min(others(), options_.bytes); }
+  uint64_t ForRows() const {
+    return std::max(options_.bytes - std::min(others(), options_.bytes), options_.least_bytes);
+  }
   void Return(uint64_t bytes, uint64_t used);
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
   // Has tables give back what their rows have left.
@@ -111,11 +119,11 @@ class RowLimit {
 
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  struct Store {
+  struct OfJob {
     std::string job;
-    RowStore* rows;
+    Table* table;
   };
-  std::vector<Store> stores_ ABSL_GUARDED_BY(mu_);
+  std::vector<OfJob> tables_ ABSL_GUARDED_BY(mu_);
   MemoryBeside beside_ ABSL_GUARDED_BY(mu_);
   bool lacks_ ABSL_GUARDED_BY(mu_) = false;  // somebody was refused since the last GiveBack
   // Of a job that lacks room.

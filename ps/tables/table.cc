@@ -146,7 +146,7 @@ absl::Status Table::CheckRate(double learning_rate_scale) const {
 }
 
 Table::~Table() {
-  if (limit_ != nullptr) limit_->Remove(&store_);
+  if (limit_ != nullptr) limit_->Remove(this);
 }
 
 TableTier* Table::Attach(const TableTier::Options& options) {

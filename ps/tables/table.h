@@ -73,8 +73,8 @@ class Table {
   TableTier* Attach(const TableTier::Options& options);
   bool spills() const { return tier_ != nullptr; }
   bool has_cold_rows() const { return tier_ != nullptr && tier_->stats().cold_rows > 0; }
-  // Bounds the memory of the table's rows, once, before the first row; not beside a tier. `limit`
-  // is borrowed and outlives the table, `job` is for messages.
+  // Bounds what the table keeps in memory, once, before the first row and after Attach. `limit` is
+  // borrowed and outlives the table, `job` is for messages.
   void Limit(RowLimit* limit, std::string job);
   const RowOptimizer& optimizer() const { return *optimizer_; }
 
@@ -241,7 +241,7 @@ class Table {
 
   RowStore store_;
   std::unique_ptr<TableTier> tier_;  // null: all rows are in memory
-  RowLimit* limit_ = nullptr;        // null: they may take any memory, or there is a tier
+  RowLimit* limit_ = nullptr;        // null: what stays in memory has no bound
   std::string job_;                  // with limit_
   std::atomic<uint64_t> hits_ = 0;
   std::atomic<uint64_t> created_ = 0;

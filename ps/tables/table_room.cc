@@ -18,7 +18,7 @@ constexpr uint64_t kBesideRow = 16;
 void Table::Limit(RowLimit* limit, std::string job) {
   limit_ = limit;
   job_ = std::move(job);
-  limit_->Add(job_, &store_);
+  limit_->Add(job_, this);
 }
 
 uint64_t Table::room_of_row() const { return store_.layout().block_bytes() + kBesideRow; }
@@ -42,7 +42,7 @@ absl::StatusOr<RowLimit::Room> Table::TakeRoom(absl::Span<const uint64_t> keys, 
 }
 
 absl::StatusOr<RowLimit::Room> Table::TakeRoomFor(size_t rows, bool may_last) {
-  if (limit_ == nullptr || rows == 0) return RowLimit::Room();
+  if (limit_ == nullptr || tier_ != nullptr || rows == 0) return RowLimit::Room();
   if (auto room = limit_->Take(rows * room_of_row())) return *std::move(room);
   return limit_->Refuse(
       job_,

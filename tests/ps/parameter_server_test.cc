@@ -184,6 +184,39 @@ TEST_F(ParameterServerTest, JoinsTheMasterAndTellsItsRows) {
   (*server)->Stop(absl::Seconds(1));
 }
 
+TEST_F(ParameterServerTest, MemoryIsKeptBesideASpillFolderForRowsThatCannotLeave) {
+  FakeMaster master;
+  const auto master_server = StartMaster(master);
+  ParameterServer::Options options = Options();
+  const std::string name = absl::StrCat("parameter-server-spill-", getpid());
+  options.spill_folder = (std::filesystem::path(testing::TempDir()) / name).string();
+  options.memory_bytes = 64 << 20;
+  const auto server = ParameterServer::Start(options);
+  ASSERT_OK(server);
+  master.Await([](const auto& h, int) { return !h.doing().empty(); });
+  const auto stub = v1::ParameterService::NewStub(channels_.Connect((*server)->address()));
+  constexpr uint32_t kDim = 1024;
+  v1::PsTable every_row = SgdTable("t", kDim, v1::ASYNC);
+  every_row.mutable_spec()->set_update(v1::EVERY_ROW);
+  grpc::ClientContext context;
+  v1::OpenJobResponse opened;
+  ASSERT_OK(FromGrpc(stub->OpenJob(&context, Whole(Job({every_row})), &opened)));
+  uint64_t next = 0;
+  const auto pull = [&] {
+    std::vector<uint64_t> keys(1000);
+    for (uint64_t& key : keys) key = next++;
+    grpc::ClientContext of_pull;
+    of_pull.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
+    v1::PullResponse response;
+    return FromGrpc(stub->Pull(&of_pull, PullOf(0, 0, {{0, keys}}), &response));
+  };
+  absl::Status refused;
+  for (int i = 0; i < 20 && refused.ok(); ++i) refused = pull();
+  EXPECT_FAILS(refused, StatusCode::kResourceExhausted, "table t: no memory for 1000 rows");
+  (*server)->Stop(absl::Seconds(1));
+  std::filesystem::remove_all(options.spill_folder);
+}
+
 TEST_F(ParameterServerTest, RefusesWhatIsMeantForTheProcessBeforeIt) {
   FakeMaster master;
   const auto master_server = StartMaster(master);

@@ -15,6 +15,7 @@
 #include "ps/memory/memory_budget.h"
 #include "ps/service/ps_metrics.h"
 #include "ps/tables/evictor.h"
+#include "ps/tables/row_limit.h"
 #include "ps/tables/spill.h"
 #include "ps/tables/table.h"
 #include "tests/common/metric_value.h"
@@ -381,6 +382,57 @@ TEST_F(SpillingJobTest, MetricsSayWhatIsInMemoryAndWhatTheDiskDoes) {
   EXPECT_GE(MetricValue(moment, "tessera_ps_spill_written_bytes_total" + of_job),
             MetricValue(moment, "tessera_ps_spill_bytes" + of_job));
   shard->Close(absl::AbortedError("done"));
+}
+
+TEST_F(SpillingJobTest, RowsThatStayInMemoryAreRefusedWhereTheyDoNotFitBesideTheHalfOfOthers) {
+  constexpr uint64_t kMemory = 4 << 20;
+  constexpr uint32_t kDim = 64;
+  const std::unique_ptr<Spill> spill = OpenSpill(kMemory);
+  RowLimit::Options limited;
+  limited.bytes = kMemory;
+  limited.spilling_bytes = kMemory / 2;
+  limited.look = absl::InfiniteDuration();
+  RowLimit limit(limited);
+  v1::PsTable every_row = SgdTable("every_row", kDim, v1::ASYNC);
+  every_row.mutable_spec()->set_update(v1::EVERY_ROW);
+  FaultFileSystem files;
+  const auto shard = JobShard::Open(Whole(Job({every_row, SgdTable("spills", kDim, v1::ASYNC)})),
+                                    {.clock = &clock_,
+                                     .files = &files,
+                                     .checkpoint_root = "root",
+                                     .spill = spill.get(),
+                                     .limit = &limit});
+  ASSERT_OK(shard);
+  std::vector<uint64_t> keys(1000);
+  uint64_t next = 0;
+  const auto pull = [&](uint32_t table) {
+    std::iota(keys.begin(), keys.end(), next);
+    next += keys.size();
+    const absl::Status status = PendingPull(**shard, PullOf(0, 0, {{table, keys}})).status();
+    limit.Weigh();
+    return status;
+  };
+  // Three times the memory, in the table that spills.
+  for (int i = 0; i < 45; ++i) ASSERT_OK(pull(1));
+  absl::Status refused;
+  for (int i = 0; i < 15 && refused.ok(); ++i) refused = pull(0);
+  EXPECT_FAILS(refused, absl::StatusCode::kResourceExhausted,
+               "table every_row: no memory for 1000 rows");
+  EXPECT_THAT(refused.message(), testing::HasSubstr("what stays in the memory of this ps takes "));
+  EXPECT_GT(limit.rows(), kMemory / 4);
+  EXPECT_LE(limit.rows(), kMemory / 2);
+  const v1::StatsResponse stats = (*shard)->Stats();
+  EXPECT_GT(stats.tables(0).rows(), 0);
+  EXPECT_EQ(stats.tables(1).rows(), 45000);
+  // So is a push; that of rows that are there is not.
+  const auto push = [&](uint64_t first) {
+    std::iota(keys.begin(), keys.end(), first);
+    return (*shard)->Push(
+        CallOf(PushOf(0, 0, {{0, keys, std::vector<float>(keys.size() * kDim, 1)}})));
+  };
+  EXPECT_FAILS(push(next), absl::StatusCode::kResourceExhausted, "table every_row: no memory for");
+  EXPECT_OK(push(45000));
+  EXPECT_OK(pull(1));
 }
 
 TEST_F(SpillingJobTest, RowsThatLeaveOrComeCountOnceMeanwhile) {
