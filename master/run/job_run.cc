@@ -26,8 +26,8 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       replicas_(jobs, record, &options_.ps, [this](uint32_t part) { return lost_.Contains(part); }),
       split_counts_(static_cast<uint32_t>(options_.workers.size())),
       evaluations_(record),
-      last_checkpoint_at_(now.monotonic),
       predictions_(static_cast<uint32_t>(options_.workers.size())) {
+  last_checkpoint_.at = now.monotonic;
   for (uint32_t r = 0; r < options_.workers.size(); ++r) {
     if (options_.workers[r].incarnation == 0) watch_.Lost(Rank(r), 0, now.monotonic);
   }

@@ -484,11 +484,7 @@ class JobRun {
   };
   std::optional<Leaving> leaving_;
   bool lets_leave_ = false;  // no checkpoint could be written before a ps stops
-  std::string last_checkpoint_;
-  std::optional<uint64_t> last_checkpoint_step_;
-  // It was cut early, or nobody knows.
-  bool last_checkpoint_early_ = true;
-  absl::Duration last_checkpoint_at_;
+  LastCheckpoint last_checkpoint_;
   // The run's values in the state log, by key; for ranks, which change one by one, only the keys.
   std::map<std::string, std::string> logged_;
   PredictionParts predictions_;

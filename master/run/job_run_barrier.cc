@@ -26,10 +26,10 @@ void JobRun::BeginTraining(const Now& now) {
   }
   plan_ = *std::move(plan);
   progress_.Begin(plan_->position().step());
-  last_checkpoint_at_ = trains_since_ = now.monotonic;
+  last_checkpoint_.at = trains_since_ = now.monotonic;
   first_step_ = position_.step();
   if (options_.take_up.has_value()) {
-    last_checkpoint_at_ = options_.take_up->last_checkpoint_at;
+    last_checkpoint_.at = options_.take_up->last_checkpoint.at;
     improved_ = options_.take_up->improved;
     if (options_.take_up->cut) {
       due_.checkpoint = !options_.take_up->early;
@@ -43,7 +43,7 @@ void JobRun::BeginTraining(const Now& now) {
     plan_->RequestBarrier();
   }
   // No evaluation is due where a job begins, unless it also ends there.
-  if (!last_checkpoint_step_.has_value() && !plan_->due().finished) {
+  if (!last_checkpoint_.step.has_value() && !plan_->due().finished) {
     position_.set_evaluated_step(position_.step());
   }
   if (EvaluationDue()) plan_->RequestBarrier();  // an earlier run ended before it
@@ -115,11 +115,11 @@ void JobRun::ContinueBarrier(const Now& now) {
   // The checkpoint of this step was cut before the step's model was measured.
   const bool there = HasCheckpointHere();
   if (best && there) {
-    position_.set_best_checkpoint(last_checkpoint_);
+    position_.set_best_checkpoint(last_checkpoint_.folder);
   }
   const bool wanted =
       due_.checkpoint || best || (due_.requested && !barrier_for_move_) ||
-      log_room_.WantsBarrier(writing_.has_value(), last_checkpoint_at_, now.monotonic);
+      log_room_.WantsBarrier(writing_.has_value(), last_checkpoint_.at, now.monotonic);
   const bool due = stopping_ || EndsHere() || (wanted && given_up_ != position_.step());
   if (MoveAtBarrier(due && !there, now)) return;
   // At the end a second checkpoint of this step is awaited: once it is committed, it may take the
@@ -145,12 +145,12 @@ bool JobRun::CutsEarly() const {
 }
 
 bool JobRun::HasCheckpointHere() const {
-  if (last_checkpoint_step_ != position_.step()) return false;
+  if (last_checkpoint_.step != position_.step()) return false;
   const auto& tables = spec().tables();
   const bool expires = std::any_of(tables.begin(), tables.end(),
                                    [](const v1::TableSpec& table) { return table.has_expiry(); });
   // What that one has left out a later one of the step makes up for.
-  return !expires || !last_checkpoint_early_ || CutsEarly();
+  return !expires || !last_checkpoint_.early || CutsEarly();
 }
 
 void JobRun::RequestDueBarrier(const Now& now) {
@@ -158,13 +158,13 @@ void JobRun::RequestDueBarrier(const Now& now) {
   const bool writes = writing_.has_value();
   const float minutes = spec().checkpoint().every_minutes();
   const bool by_time =
-      minutes > 0 && !writes && now.monotonic - last_checkpoint_at_ >= absl::Minutes(minutes);
+      minutes > 0 && !writes && now.monotonic - last_checkpoint_.at >= absl::Minutes(minutes);
   // One of this step is there, or being written, or given up.
   const uint64_t step = plan_->position().step();
   const bool there =
-      last_checkpoint_step_ == step || given_up_ == step || (writes && writing_->step == step);
+      last_checkpoint_.step == step || given_up_ == step || (writes && writing_->step == step);
   if ((by_time && given_up_ != step) ||
-      (!there && log_room_.WantsBarrier(writes, last_checkpoint_at_, now.monotonic))) {
+      (!there && log_room_.WantsBarrier(writes, last_checkpoint_.at, now.monotonic))) {
     plan_->RequestBarrier();
   }
 }
@@ -173,7 +173,7 @@ std::string JobRun::NewCheckpointFolder() const {
   for (uint32_t number = 1;; ++number) {
     const std::string folder = absl::StrCat(record_->status().job_id(), "/",
                                             CheckpointFolderName(position_.step(), number));
-    if (folder != last_checkpoint_ && folder != origin_.folder &&
+    if (folder != last_checkpoint_.folder && folder != origin_.folder &&
         folder != position_.best_checkpoint()) {
       return folder;
     }
@@ -186,7 +186,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
   NewCheckpoint checkpoint = {.record = record_,
                               .ps = options_.ps,
                               .folder = NewCheckpointFolder(),
-                              .base = last_checkpoint_,
+                              .base = last_checkpoint_.folder,
                               .partition_count = partition_count_,
                               .position = {},
                               .pushes = plan_->pushes(),
@@ -208,7 +208,7 @@ void JobRun::BeginCheckpoint(const Now& now) {
 }
 
 void JobRun::OnCut(const ActionResult& result, const Now& now) {
-  last_checkpoint_at_ = now.monotonic;
+  last_checkpoint_.at = now.monotonic;
   if (!result.status.ok()) {
     OnCheckpointFailed(result, now);
     if (!end_.has_value() && !cut_again_.has_value()) LeaveBarrier(now);
@@ -231,22 +231,23 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
   } else {
     ++options_.counts->checkpoints_committed;
     cut_again_.reset();
-    last_checkpoint_ = writing_->folder;
-    last_checkpoint_step_ = writing_->step;
-    last_checkpoint_early_ = writing_->early;
+    last_checkpoint_.folder = writing_->folder;
+    last_checkpoint_.step = writing_->step;
+    last_checkpoint_.early = writing_->early;
     origin_ = {.folder = writing_->folder,
                .warm = false,
                .step = writing_->step,
                .next_push = writing_->next_push};
     log_origin_.reset();
-    status().set_checkpoint(last_checkpoint_);
+    status().set_checkpoint(last_checkpoint_.folder);
     // The folder may have been a damaged one, and is written anew.
     auto* damaged = record_->mutable_damaged();
-    damaged->erase(std::remove(damaged->begin(), damaged->end(), last_checkpoint_), damaged->end());
+    damaged->erase(std::remove(damaged->begin(), damaged->end(), last_checkpoint_.folder),
+                   damaged->end());
     // Checkpoints and evaluations are no events: they have fields of their own, and would push the
     // events of the job's processes out of the newest 50.
     jobs_->Touch(record_);
-    SPDLOG_INFO("job {}: checkpoint {}", status().job_id(), last_checkpoint_);
+    SPDLOG_INFO("job {}: checkpoint {}", status().job_id(), last_checkpoint_.folder);
     writing_.reset();
     if (Logged()) {
       log_room_.OnCommitted();
@@ -258,7 +259,7 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
 }
 
 void JobRun::TellOfCheckpoint() {
-  actions_.WantTelling(TellOf(*record_, options_.ps, last_checkpoint_));
+  actions_.WantTelling(TellOf(*record_, options_.ps, last_checkpoint_.folder));
 }
 
 void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
@@ -306,16 +307,17 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                           absl::IsUnavailable(result.status) ||
                           absl::IsPermissionDenied(result.status);
     if (may_pass && CutAgainLater(why, options_.disk_patience, now)) return;
-    if (last_checkpoint_step_ == failed.step) {
+    if (last_checkpoint_.step == failed.step) {
       // This one was to make up for it. The job has what it needs, but for rows that may have been
       // due to expire.
-      last_checkpoint_early_ = false;
-      if (was_best) position_.set_best_checkpoint(last_checkpoint_);
+      last_checkpoint_.early = false;
+      if (was_best) position_.set_best_checkpoint(last_checkpoint_.folder);
       cut_again_.reset();
-      jobs_->AddEvent(record_,
-                      absl::StrCat(why, "; the one of this step that is there, ", last_checkpoint_,
-                                   ", stays, in which rows may be that were due to expire"),
-                      now.wall);
+      jobs_->AddEvent(
+          record_,
+          absl::StrCat(why, "; the one of this step that is there, ", last_checkpoint_.folder,
+                       ", stays, in which rows may be that were due to expire"),
+          now.wall);
       return;
     }
     if (was_best) LoseBest(failed, message, now);
@@ -326,9 +328,9 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                      absl::IsResourceExhausted(result.status)
                          ? "; make room below the checkpoint root, then submit the job again"
                          : "; mend that, then submit the job again",
-                     last_checkpoint_.empty()
+                     last_checkpoint_.folder.empty()
                          ? ""
-                         : absl::StrCat(" with start.checkpoint = ", last_checkpoint_)),
+                         : absl::StrCat(" with start.checkpoint = ", last_checkpoint_.folder)),
         now);
   }
   const bool leaves = at_its_barrier && !EndsHere() && !MovesByCheckpoint();
@@ -368,7 +370,7 @@ void JobRun::LeaveBarrier(const Now& now) {
 
 void JobRun::Conclude(const Now& now) {
   // The model that the job leaves behind: the last one, or the best one if the job asks for it.
-  std::string result = last_checkpoint_;
+  std::string result = last_checkpoint_.folder;
   if (spec().checkpoint().keep_best() && position_.has_best() &&
       !position_.best_checkpoint().empty()) {
     result = position_.best_checkpoint();
@@ -376,9 +378,9 @@ void JobRun::Conclude(const Now& now) {
   SetResult(result);
   status().set_total_steps(position_.step());  // was an estimate: windows differ between epochs
   if (!HasSplit("test")) return Succeed(now);
-  if (result == last_checkpoint_) return BeginEvaluation("test", Wanted::kFinalTest, now);
+  if (result == last_checkpoint_.folder) return BeginEvaluation("test", Wanted::kFinalTest, now);
   End(RunEnd::Finalize(absl::StrCat("measuring the best model, ", result), result,
-                       last_checkpoint_),
+                       last_checkpoint_.folder),
       now);
 }
 

@@ -32,8 +32,8 @@ std::optional<JobRun::Origin> JobRun::PartialOrigin() const {
   }
   Origin origin = origin_;
   // No folder: the rows came from other ps.
-  if (origin.folder.empty() && last_checkpoint_step_.has_value()) {
-    origin = {.folder = last_checkpoint_, .warm = false, .step = *last_checkpoint_step_};
+  if (origin.folder.empty() && last_checkpoint_.step.has_value()) {
+    origin = {.folder = last_checkpoint_.folder, .warm = false, .step = *last_checkpoint_.step};
   }
   // Before the first step nobody may have assigned the dense parameters.
   if (origin.folder.empty() || (origin.step == 0 && !origin.warm)) return std::nullopt;

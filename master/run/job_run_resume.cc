@@ -19,9 +19,9 @@ v1::RunState JobRun::State() const {
   state.set_first_step(origin_.step);
   state.set_first_push(origin_.next_push);
   *state.mutable_position() = position_;
-  state.set_last_checkpoint(last_checkpoint_);
-  if (last_checkpoint_step_.has_value()) state.set_last_checkpoint_step(*last_checkpoint_step_);
-  state.set_last_checkpoint_due(!last_checkpoint_early_);
+  state.set_last_checkpoint(last_checkpoint_.folder);
+  if (last_checkpoint_.step.has_value()) state.set_last_checkpoint_step(*last_checkpoint_.step);
+  state.set_last_checkpoint_due(!last_checkpoint_.early);
   state.set_stopping(stopping_);
   const bool to_checkpoint = phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite ||
                              phase_ == Phase::kMoving;
@@ -109,9 +109,9 @@ void JobRun::Resume(const Now& now) {
   position_.set_bad_records(position_.bad_records() - state.evaluation_bad_records());
   status().set_bad_records(position_.bad_records());
   evaluations_.Set({status().evaluations().begin(), status().evaluations().end()});
-  last_checkpoint_ = state.last_checkpoint();
-  if (state.has_last_checkpoint_step()) last_checkpoint_step_ = state.last_checkpoint_step();
-  last_checkpoint_early_ = !state.last_checkpoint_due();
+  last_checkpoint_.folder = state.last_checkpoint();
+  if (state.has_last_checkpoint_step()) last_checkpoint_.step = state.last_checkpoint_step();
+  last_checkpoint_.early = !state.last_checkpoint_due();
   next_evaluation_ = state.next_evaluation();
   copies_begun_ = state.copies_begun();
   due_ = FromProto(state.due());

@@ -219,7 +219,7 @@ bool JobRun::MoveAtBarrier(bool checkpoint_due, const Now& now) {
       return true;
     case Stage::kByCheckpoint:
       // One that was cut early brings the rows as well.
-      if (last_checkpoint_step_ != position_.step() || writing_.has_value()) return false;
+      if (last_checkpoint_.step != position_.step() || writing_.has_value()) return false;
       if (!lost_.empty()) {
         PutMoveOff();  // until all ps are back, since only they can open the job
         return false;
@@ -236,11 +236,8 @@ void JobRun::SwitchPs(bool checkpoint_due, const Now& now) {
                     .evaluations = evaluations_.all(),
                     .generation = by_checkpoint ? 0 : generation(),
                     .move = by_checkpoint ? 0 : copies_begun_,
-                    .folder = by_checkpoint ? last_checkpoint_ : "",
+                    .folder = by_checkpoint ? last_checkpoint_.folder : "",
                     .last_checkpoint = last_checkpoint_,
-                    .last_checkpoint_step = last_checkpoint_step_,
-                    .last_checkpoint_early = last_checkpoint_early_,
-                    .last_checkpoint_at = last_checkpoint_at_,
                     // Else a lost ps would have to read the logs of two generations.
                     .cut = checkpoint_due || (!by_checkpoint && Logged()),
                     .early = CutsEarly(),

@@ -27,8 +27,6 @@ void JobRun::FindOrOpen(const Now& now) {
     log_origin_ = take_up.log_origin;
     start_.set_step(position_.step());
     last_checkpoint_ = take_up.last_checkpoint;
-    last_checkpoint_step_ = take_up.last_checkpoint_step;
-    last_checkpoint_early_ = take_up.last_checkpoint_early;
     return Open(now);
   }
   Enter(Phase::kFinding, now);
@@ -128,8 +126,8 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
     position_.set_set_aside_records(status().set_aside_records());
   }
   if (own) {
-    last_checkpoint_ = start_folder_;
-    last_checkpoint_step_ = start_.step();
+    last_checkpoint_.folder = start_folder_;
+    last_checkpoint_.step = start_.step();
   }
   Open(now);
 }
@@ -323,7 +321,7 @@ void JobRun::AfterCounting(const Now& now) {
     return BeginEvaluation(HasSplit("validation") ? "validation" : "test", Wanted::kTask, now);
   }
   if (options_.OnlyMeasures()) {
-    last_checkpoint_ = options_.final_checkpoint;
+    last_checkpoint_.folder = options_.final_checkpoint;
     return BeginEvaluation("test", Wanted::kFinalTest, now);
   }
   BeginTraining(now);

@@ -25,7 +25,7 @@ bool JobRun::FailedToSuspend(const Now& now) const {
 }
 
 bool JobRun::Measures() const {
-  return stopping_ && !writing_.has_value() && last_checkpoint_step_ == position_.step();
+  return stopping_ && !writing_.has_value() && last_checkpoint_.step == position_.step();
 }
 
 void JobRun::PutMoveOff() {
@@ -84,15 +84,16 @@ bool JobRun::EndsHere() const {
 }
 
 bool JobRun::EndAtBarrier(const Now& now) {
-  if (!EndsHere() || last_checkpoint_step_ != position_.step()) return false;
+  if (!EndsHere() || last_checkpoint_.step != position_.step()) return false;
   if (Suspending()) {
-    End(RunEnd::Suspended(absl::StrCat("at step ", position_.step(), " (", last_checkpoint_, ")")),
+    End(RunEnd::Suspended(
+            absl::StrCat("at step ", position_.step(), " (", last_checkpoint_.folder, ")")),
         now);
     return true;
   }
   if (leaving_.has_value()) {
     Restart("PsLeaves",
-            absl::StrCat(leaving_->ps, " is to stop, and ", last_checkpoint_,
+            absl::StrCat(leaving_->ps, " is to stop, and ", last_checkpoint_.folder,
                          " has all that was trained"),
             now);
     return true;
@@ -105,11 +106,8 @@ bool JobRun::EndAtBarrier(const Now& now) {
   next.owner = owner_;
   next.take_up = TakeUp{.position = position_,
                         .evaluations = evaluations_.all(),
-                        .folder = last_checkpoint_,
+                        .folder = last_checkpoint_.folder,
                         .last_checkpoint = last_checkpoint_,
-                        .last_checkpoint_step = last_checkpoint_step_,
-                        .last_checkpoint_early = last_checkpoint_early_,
-                        .last_checkpoint_at = last_checkpoint_at_,
                         .since = barrier_since_};
   const std::string message =
       absl::StrCat("goes from ", options_.workers.size(), " to ", next.workers.size(),
@@ -144,7 +142,7 @@ void JobRun::OnLastCheckpointFailed(absl::string_view why, const Now& now) {
 bool JobRun::ReturnsToFormerWorkers(const Now& now) {
   const uint32_t workers = static_cast<uint32_t>(options_.workers.size());
   const uint32_t cut_for = position_.window_workers();
-  const bool own = last_checkpoint_step_.has_value();
+  const bool own = last_checkpoint_.step.has_value();
   const bool sync = StepsTogether(spec().consistency());
   if (!own || !sync || position_.open_size() == 0 || cut_for == 0 || cut_for == workers) {
     return false;

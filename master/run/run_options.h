@@ -18,6 +18,14 @@ namespace tessera::master {
 
 struct SavedRun;
 
+// A job's last checkpoint.
+struct LastCheckpoint {
+  std::string folder;            // empty: none yet
+  std::optional<uint64_t> step;  // nullopt: none of this job's
+  bool early = true;             // it is none that the job's rules ask for, or nobody knows
+  absl::Duration at;             // when one was last tried; before that, when training began
+};
+
 // The barrier of the run before at which a run takes up its work, with other ps or another number
 // of workers, and loses nothing.
 struct TakeUp {
@@ -27,11 +35,7 @@ struct TakeUp {
   uint64_t generation = 0;
   uint64_t move = 0;  // the number of that generation's move that brought the rows
   std::string folder;
-  // The job's last checkpoint; empty and nullopt: none yet.
-  std::string last_checkpoint;
-  std::optional<uint64_t> last_checkpoint_step;
-  bool last_checkpoint_early = true;  // or nobody knows
-  absl::Duration last_checkpoint_at;
+  LastCheckpoint last_checkpoint;
   // The checkpoint that the push logs of earlier generations begin at; nullopt: there are none.
   std::optional<std::string> log_origin = std::nullopt;
   bool cut = false;       // a checkpoint was due at the barrier and is to be cut now
