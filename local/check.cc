@@ -268,7 +268,7 @@ absl::StatusOr<std::unique_ptr<worker::Model>> ModelOf(
 
 std::vector<std::string> WarningsOfModel(const v1::JobSpec& spec, const worker::Model& model) {
   std::vector<std::string> warnings = WarningsOfColumns(spec, model);
-  for (std::string& warning : WarningsOfTargets(spec)) warnings.push_back(std::move(warning));
+  for (std::string& warning : WarningsOfKeys(spec)) warnings.push_back(std::move(warning));
   return warnings;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
@@ -29,32 +30,49 @@ const v1::ColumnSpec* FindSparse(const v1::JobSpec& spec, const std::string& nam
   return nullptr;
 }
 
-// "strings of the key space item", "numbers"
+// "strings of the key space item", "numbers", of libsvm "numbers in [1, 101)"
 std::string KindOfKeys(const v1::ColumnSpec& column) {
-  return TypeOf(column) == v1::STRING
-             ? absl::StrCat("strings of the key space ", KeySpaceOf(column))
-             : "numbers";
+  if (TypeOf(column) == v1::STRING) {
+    return absl::StrCat("strings of the key space ", KeySpaceOf(column));
+  }
+  if (column.index_end() == 0) return "numbers";
+  return absl::StrCat("numbers in [", column.index_begin(), ", ", column.index_end(), ")");
+}
+
+// What keeps the keys of `column`, which the option names, from being those of `other`; empty: they
+// may be. `relation` says what `other` is.
+std::string WarningOfKeys(const std::string& option, const v1::ColumnSpec& column,
+                          const std::string& relation, const v1::ColumnSpec& other) {
+  // A qid may be any number.
+  if (KindOfKeys(column) == KindOfKeys(other) || column.qid() || other.qid()) return "";
+  const bool strings = TypeOf(column) == v1::STRING && TypeOf(other) == v1::STRING;
+  return absl::StrCat("model.options.", option, ": the ids of ", column.name(), " are ",
+                      KindOfKeys(column), ", those of its ", relation, " ", other.name(), " ",
+                      KindOfKeys(other), ", and equal ids have different rows; ",
+                      strings
+                          ? absl::StrCat("give ", column.name(), " key_space: ", KeySpaceOf(other))
+                      : column.index_end() > 0
+                          ? "no two columns of libsvm files have an id in common: use csv or tsv"
+                          : "give both columns one type");
 }
 
 }  // namespace
 
-std::vector<std::string> WarningsOfTargets(const v1::JobSpec& spec) {
+std::vector<std::string> WarningsOfKeys(const v1::JobSpec& spec) {
   const std::vector<std::string> sequences = ColumnsOf(spec.model(), "sequence");
-  const std::vector<std::string> targets = ColumnsOf(spec.model(), "target");
   std::vector<std::string> warnings;
-  for (size_t i = 0; i < std::min(sequences.size(), targets.size()); ++i) {
-    const v1::ColumnSpec* const sequence = FindSparse(spec, sequences[i]);
-    const v1::ColumnSpec* const target = FindSparse(spec, targets[i]);
-    if (sequence == nullptr || target == nullptr) continue;
-    if (KindOfKeys(*sequence) == KindOfKeys(*target)) continue;
-    const bool strings = TypeOf(*sequence) == v1::STRING && TypeOf(*target) == v1::STRING;
-    warnings.push_back(absl::StrCat(
-        "model.options.sequence: the ids of ", sequences[i], " are ", KindOfKeys(*sequence),
-        ", those of its target ", targets[i], " ", KindOfKeys(*target),
-        ", and equal ids have different rows; ",
-        strings ? absl::StrCat("give ", sequences[i], " key_space: ", KeySpaceOf(*target))
-                : "give both columns one type"));
-  }
+  const auto compare = [&](const std::string& option, const std::vector<std::string>& columns,
+                           const std::string& relation, const std::vector<std::string>& others) {
+    for (size_t i = 0; i < std::min(columns.size(), others.size()); ++i) {
+      const v1::ColumnSpec* const column = FindSparse(spec, columns[i]);
+      const v1::ColumnSpec* const other = FindSparse(spec, others[i]);
+      if (column == nullptr || other == nullptr) continue;
+      std::string warning = WarningOfKeys(option, *column, relation, *other);
+      if (!warning.empty()) warnings.push_back(std::move(warning));
+    }
+  };
+  compare("sequence", sequences, "target", ColumnsOf(spec.model(), "target"));
+  compare("negative", ColumnsOf(spec.model(), "negative"), "sequence", sequences);
   return warnings;
 }
 

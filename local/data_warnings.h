@@ -10,9 +10,9 @@
 
 namespace tessera::local {
 
-// For each sequence of model.options whose ids never have the keys of its target's, so that equal
-// ids have different rows.
-std::vector<std::string> WarningsOfTargets(const v1::JobSpec& spec);
+// For each sequence of model.options whose ids never have the keys of its target's, and each
+// negative whose ids never have those of its sequence, so that equal ids have different rows.
+std::vector<std::string> WarningsOfKeys(const v1::JobSpec& spec);
 
 // What records hold that is allowed and hardly meant: no separator where the job names one,
 // sequences that are read place by place and are not equally long, no label at all, numbers that

@@ -331,6 +331,63 @@ TEST(CheckJob, WarnsOfSequencesWhoseTargetsHaveOtherKeys) {
                                           HasSubstr("give both columns one type"))));
 }
 
+TEST(CheckJob, WarnsOfNegativesThatHaveOtherKeysThanTheirSequences) {
+  const auto warnings = [](const std::string& key_space) {
+    LoadedJob job = Behaviour("din", "dien");
+    v1::ColumnSpec* const others = job.spec.mutable_data()->add_columns();
+    *others = job.spec.data().columns(4);
+    others->set_name("others");
+    others->set_key_space(key_space);
+    auto& options = *job.spec.mutable_model()->mutable_options()->mutable_fields();
+    options["sequence"].set_string_value("shops");
+    options["target"].set_string_value("shop");
+    options["negative"].set_string_value("others");
+    options["auxiliary"].set_number_value(1);
+    const auto report = CheckJob(job, {});
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? report->warnings : std::vector<std::string>();
+  };
+  EXPECT_THAT(warnings("shop"), testing::Not(testing::Contains(HasSubstr("negative"))));
+  EXPECT_THAT(
+      warnings(""),
+      testing::Contains("model.options.negative: the ids of others are strings of the key space "
+                        "others, those of its sequence shops strings of the key space shop, and "
+                        "equal ids have different rows; give others key_space: shop"));
+}
+
+TEST(CheckJob, WarnsOfSequencesOfLibsvmFilesWhichNoOtherColumnMeets) {
+  const auto warnings = [](const std::string& item) {
+    absl::StatusOr<LoadedJob> job = ParseJobYaml(R"(name: clicks
+data:
+  format: libsvm
+  columns:
+    - {name: items, role: sparse, table: emb, pooling: sequence, max_length: 4, index_begin: 1,
+       index_end: 101}
+    - {name: item, role: sparse, table: emb, )" + item +
+                                                     R"(}
+  train: {files: train.txt}
+tables:
+  - {name: emb, dim: 2, initializer: {constant: {value: 0}}, optimizer: {learning_rate: 1, sgd: {}}}
+model:
+  name: din
+  options: {sequence: items, target: item}
+  optimizer: {learning_rate: 0.001, adam: {}}
+train: {batch_size: 64, epochs: 1}
+)",
+                                                 "job.yaml");
+    EXPECT_TRUE(job.ok()) << job.status();
+    const auto report = CheckJob(*job, {});
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? report->warnings : std::vector<std::string>();
+  };
+  EXPECT_THAT(warnings("index_begin: 101, index_end: 201"),
+              testing::ElementsAre(
+                  "model.options.sequence: the ids of items are numbers in [1, 101), those of its "
+                  "target item numbers in [101, 201), and equal ids have different rows; no two "
+                  "columns of libsvm files have an id in common: use csv or tsv"));
+  EXPECT_THAT(warnings("qid: true"), testing::IsEmpty());
+}
+
 TEST(CheckJob, WarnsOfSequencesThatTheFilesHaveNot) {
   Folder folder;
   CheckOptions options;
