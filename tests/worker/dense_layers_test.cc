@@ -207,6 +207,27 @@ TEST(Layers, ShareNoParametersOfAnotherShape) {
                                    HasSubstr("did you mean \"linear0\"?")));
 }
 
+TEST(Layers, TrainNothingThroughOpsWithoutAGradient) {
+  for (const std::string op : {"ceil", "floor", "round", "step", "stop_gradient"}) {
+    const std::string layers = "layers { name: \"x\" op: \"linear\" inputs: \"c0.embedding\" " +
+                               Units(1) + "} layers { name: \"y\" op: \"" + op +
+                               "\" inputs: \"x\" }";
+    EXPECT_THAT(ErrorOf(Layers(layers)), HasSubstr("depends on nothing that can be trained"));
+    const std::unique_ptr<Model> model = MakeModel(
+        Layers(layers + "layers { name: \"z\" op: \"linear\" inputs: \"dense\" " + Units(1) +
+               "} layers { name: \"sum\" op: \"add\" inputs: \"y\" inputs: \"z\" }"));
+    ASSERT_NE(model, nullptr) << op;
+    Session session(*model);
+    for (const uint32_t batch : {3u, 300u}) {
+      session.Fill(batch, 5);
+      session.Step();
+      for (size_t i = 0; i < 5; ++i) EXPECT_EQ(session.trained_gradient[i], 0) << op;
+      for (size_t i = 5; i < 8; ++i) EXPECT_NE(session.trained_gradient[i], 0) << op;
+      EXPECT_THAT(session.executor.pooled_gradient(0), ::testing::Each(0.0f)) << op;
+    }
+  }
+}
+
 TEST(Layers, NameTheOutput) {
   const std::string two = R"pb(
     layers { name: "a" op: "Bias" inputs: "d0" outputs: "y" }

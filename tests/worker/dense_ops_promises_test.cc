@@ -1,7 +1,9 @@
 // What worker/dense/op.h lets the executor rely on, of every op of the table.
 #include <algorithm>
 #include <limits>
+#include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/worker/dense_testing.h"
 #include "tests/worker/op_cases.h"
@@ -108,6 +110,16 @@ void ExpectSame(const Results& expected, const Results& found, float tolerance) 
   }
 }
 
+bool HasGradient(const Results& results) {
+  for (const auto& [what, values] : results) {
+    if (absl::StartsWith(what, "gradient of input") &&
+        std::any_of(values.begin(), values.end(), [](float x) { return x != 0; })) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void ExpectThatNoSamplesChangeNothing(const GoldenOp& given, cuda::Stream* stream) {
   for (const auto& [what, values] : Run(given, 0, {}, stream)) {
     EXPECT_THAT(values, ::testing::Each(0.0f)) << what << " of an empty batch";
@@ -117,7 +129,8 @@ void ExpectThatNoSamplesChangeNothing(const GoldenOp& given, cuda::Stream* strea
 // A product of other sizes may add in another order.
 constexpr float kOtherOrder = 1e-5f;
 
-void ExpectPromises(const GoldenOp& given, cuda::Stream* stream) {
+// Returns whether some input has a gradient that is not 0.
+bool ExpectPromises(const GoldenOp& given, cuda::Stream* stream) {
   constexpr size_t kBatch = 41, kCut = 24;
   const Results whole = Run(given, kBatch, {}, stream);
   if (stream != nullptr) ExpectSame(Run(given, kBatch, {}, nullptr), whole, kOtherOrder);
@@ -136,10 +149,12 @@ void ExpectPromises(const GoldenOp& given, cuda::Stream* stream) {
     }
   }
   ExpectThatNoSamplesChangeNothing(given, stream);
+  return HasGradient(whole);
 }
 
 void ExpectPromisesOfAllOps(cuda::Stream* stream) {
   int by_sample = 0, in_place = 0;
+  std::map<std::string, bool> has_gradient, passes_gradient;
   for (const GoldenOp& given : AllCases()) {
     SCOPED_TRACE(absl::StrCat(given.op, " of ",
                               given.inputs.empty() ? "nothing" : given.inputs[0].ToString(), ", ",
@@ -147,10 +162,15 @@ void ExpectPromisesOfAllOps(cuda::Stream* stream) {
     const OpRunner runner(given.op, given.inputs, 1, given.options);
     if (runner.op->IsView()) continue;
     if (stream != nullptr && !runner.op->RunsOnCuda()) continue;
-    ExpectPromises(given, stream);
+    const bool has = ExpectPromises(given, stream);
+    if (!given.inputs.empty()) {
+      has_gradient[given.op] |= has;
+      passes_gradient[given.op] = runner.op->PassesGradient();
+    }
     by_sample += runner.op->BySample();
     in_place += runner.op->ForwardInPlace() || runner.op->BackwardInPlace();
   }
+  EXPECT_EQ(has_gradient, passes_gradient);
   // Or nothing would be tried in parts, or in place.
   EXPECT_GT(by_sample, 40);
   EXPECT_GT(in_place, 10);

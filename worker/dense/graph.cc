@@ -159,7 +159,7 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
   bool needs_gradient = std::any_of(node.op->parameters().begin(), node.op->parameters().end(),
                                     [](const ParameterSpec& spec) { return spec.trained; });
   for (const int32_t input : node.inputs) {
-    needs_gradient |= graph_->tensors_[input].needs_gradient;
+    needs_gradient |= node.op->PassesGradient() && graph_->tensors_[input].needs_gradient;
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     node.outputs.push_back(NewTensor(outputs[i], node.op->outputs()[i], producer, needs_gradient));

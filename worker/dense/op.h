@@ -105,6 +105,9 @@ class Op {
   virtual bool BackwardInPlace() const { return false; }
   // The passes after Forward read the outputs' values, so nothing may overwrite them.
   virtual bool ReadsOutputs() const { return true; }
+  // False: the gradient of every input is 0, whatever the inputs are. No backward pass goes through
+  // the op then, and what is before it is not trained by what is behind it.
+  virtual bool PassesGradient() const { return true; }
   // Floats to keep from Forward to Backward; for a BySample op a multiple of `batch`.
   virtual size_t KeptFloats(size_t batch) const { return 0; }
   // Forward writes ForwardPass::room, in evaluation too.

@@ -26,6 +26,10 @@ template <typename Formula>
 concept DerivativeOfOutput = requires {
   Formula::kDerivativeOfOutput;
 };
+template <typename Formula>
+concept HasNoGradient = requires {
+  Formula::kHasNoGradient;
+};
 
 // y = f(x), element by element: the CPU's loop over every formula of common/math/activation.
 //   dx = dy f'(x)
@@ -39,6 +43,7 @@ class Activation final : public Op {
   bool BySample() const override { return true; }
   bool ForwardInPlace() const override { return DerivativeOfOutput<Formula>; }
   bool BackwardInPlace() const override { return true; }
+  bool PassesGradient() const override { return !HasNoGradient<Formula>; }
 
   void Forward(const ForwardPass& pass) const override {
     const typename Formula::Params params = params_;

@@ -21,6 +21,7 @@ class SequenceMask final : public Op {
 
   bool BySample() const override { return true; }
   bool ReadsOutputs() const override { return false; }
+  bool PassesGradient() const override { return false; }
 
   void Forward(const ForwardPass& pass) const override {
     for (size_t b = 0; b < pass.batch; ++b) {

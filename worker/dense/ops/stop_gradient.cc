@@ -14,6 +14,7 @@ class StopGradient final : public Op {
 
   bool BySample() const override { return true; }
   bool ReadsOutputs() const override { return false; }
+  bool PassesGradient() const override { return false; }
 
   void Forward(const ForwardPass& pass) const override {
     std::copy(pass.inputs[0].begin(), pass.inputs[0].end(), pass.outputs[0].begin());
