@@ -186,6 +186,7 @@ TEST_F(KeptRowsOnCuda, WhatIsTrainedLeavesItsSlotForItsPsBeforeAnotherComes) {
       keys.insert(static_cast<uint64_t>(u * u * u * 300));
     }
     PreparedBatch batch;
+    batch.batch.size = 40;
     batch.keys.resize(1);
     std::vector<uint32_t> position;
     router_.Route(std::vector<uint64_t>(keys.begin(), keys.end()), &batch.keys[0].routed,

@@ -201,8 +201,22 @@ TEST(RowSlots, AChangedRowThatNoBatchHasLeavesInTime) {
   EXPECT_GT(left, 500u);
   for (const RowSlots::Changed& row : slots.TakeChanged()) EXPECT_EQ(used_at.erase(row.key), 1u);
   EXPECT_TRUE(used_at.empty());
-  slots.Find({}, kAge, &places, nullptr, /*trains=*/true, &unused);
-  EXPECT_TRUE(unused.empty());
+}
+
+TEST(RowSlots, AChangedRowLeavesInTimeAlsoWhereBatchesHaveNoKeys) {
+  constexpr uint32_t kAge = 4;
+  RowSlots slots(320);
+  std::vector<Place> places;
+  std::vector<RowSlots::Changed> unused;
+  const std::vector<uint64_t> keys = ZipfKeys(1, 60, 2000);
+  slots.Find(keys, kAge, &places, nullptr, /*trains=*/true, &unused);
+  size_t left = 0;
+  for (uint32_t batch = 0; batch < kAge; ++batch) {
+    EXPECT_LT(left, keys.size());
+    slots.Find({}, kAge, &places, nullptr, /*trains=*/true, &unused);
+    left += unused.size();
+  }
+  EXPECT_EQ(left, keys.size());
 }
 
 TEST(RowSlots, AKeyOfEveryBatchGetsASlotInTime) {

@@ -61,7 +61,7 @@ void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vect
     const auto begin = static_cast<uint32_t>(task * sets_.size() / tasks);
     const auto end = static_cast<uint32_t>((task + 1) * sets_.size() / tasks);
     FindInSets(keys, begin, end, max_age, trains, absl::MakeSpan(*places));
-    if (unused != nullptr && !keys.empty()) unused_of[task] = TakeUnused(begin, end, max_age);
+    if (unused != nullptr) unused_of[task] = TakeUnused(begin, end, max_age);
   });
   if (unused == nullptr) return;
   unused->clear();

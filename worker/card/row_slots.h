@@ -46,8 +46,8 @@ class RowSlots {
   // ago is put there anew. `trains`: the batch changes the rows of all its slots. `pool` shares the
   // work, if there is one, and does not change the places. `unused`, if given, gets changed rows
   // that leave because no batch has had them for half of `max_age` batches or more, in the order of
-  // their slots. Each leaves at most max_age batches after the last batch that had it; a batch
-  // without keys takes none.
+  // their slots. Each leaves at most max_age batches after the last batch that had it, if all
+  // batches since give `unused`.
   void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
             TaskPool* pool = nullptr, bool trains = false, std::vector<Changed>* unused = nullptr);
   // The rows in slots that batches have changed, in the order of their slots. From then on they
