@@ -77,6 +77,7 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   logits_.clear();
   labels_.clear();
   weights_.clear();
+  left_out_ = 0;
   double loss_sum = 0;
   const uint64_t at_once = unit.careful() ? 1 : batches;
   for (uint64_t i = first_batch; i < unit.batch_end(); i += at_once) {
@@ -94,7 +95,8 @@ absl::StatusOr<v1::UnitResult> Trainer::Train(const v1::Train& unit) {
   }
 
   const uint64_t samples = RecordsToTrain(unit, records);
-  const uint64_t trained = RecordsOfBatches(unit, first_batch, unit.batch_end(), records);
+  const uint64_t trained =
+      RecordsOfBatches(unit, first_batch, unit.batch_end(), records) - left_out_;
   result.set_samples(samples);
   if (trained < samples) loss_sum *= static_cast<double>(samples) / static_cast<double>(trained);
   result.set_loss_sum(loss_sum);

@@ -28,8 +28,8 @@ class Trainer {
 
   // Begins after the last push that all ps have, which may be within the unit or beyond it. The
   // result is for the whole unit: `samples` counts all; loss and time are measured on the batches
-  // trained here and scaled to all, or unknown (NaN, 0) if none was. With `careful` each batch is
-  // done before the next one is touched.
+  // trained here and scaled to all, or unknown (NaN, 0) if none was; a step that is left out has no
+  // part in the loss and the AUC. With `careful` each batch is done before the next one is touched.
   // INVALID_ARGUMENT: with recovery.set_aside_after also a gradient that the ps would refuse; none
   // of them has it then. DATA_LOSS: more bad records than the job may have; nothing of their window
   // has been trained.
@@ -62,7 +62,7 @@ class Trainer {
   // needs nothing.
   std::unique_ptr<PendingCall> StartPull(PreparedBatch* batch, bool sync, uint64_t step);
   struct Computed {
-    double loss = 0;     // the sum of the samples' losses
+    double loss = 0;     // the sum of the samples' losses; 0 unless it counts
     bool counts = true;  // false: no samples, or gradients beyond float16: the step is left out
   };
   // Takes over the dense parameters that were pulled, for the next StartCompute.
@@ -135,6 +135,7 @@ class Trainer {
   std::vector<float> logits_;
   std::vector<float> labels_;
   std::vector<float> weights_;
+  uint64_t left_out_ = 0;         // samples of the unit's steps that were left out
   std::vector<uint64_t> groups_;  // of the batch
 };
 

@@ -115,16 +115,16 @@ absl::StatusOr<Trainer::Computed> Trainer::FinishCompute(const PreparedBatch& ba
   }
   const float share = StatisticsShare(batch, unit);
   for (float& g : statistics_gradient_) g *= share;
-  KeepScores(batch.batch);
-  Computed computed = {.loss = step_result.loss_sum};
   const bool float16 = context_->model->precision() == Precision::kFloat16;
   if (const float scale = loss_scale_.value(); float16 && !loss_scale_.Update(step_result.finite)) {
     SPDLOG_INFO("step {}: gradients beyond float16 with a loss scale of {}; it is left out", step,
                 scale);
     context_->metrics->skipped_steps.Increment();
-    computed.counts = false;
+    left_out_ += batch.batch.size;
+    return Computed{.loss = 0, .counts = false};
   }
-  return computed;
+  KeepScores(batch.batch);
+  return Computed{.loss = step_result.loss_sum};
 }
 
 void Trainer::KeepScores(const Batch& batch) {

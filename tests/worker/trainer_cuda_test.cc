@@ -168,6 +168,23 @@ TEST_F(TrainerOnCuda, StepsWhoseGradientsAreBeyondFloat16ArePushedWithoutThem) {
   }
 }
 
+TEST_F(TrainerOnCuda, AStepThatIsLeftOutHasNoPartInLossAndAuc) {
+  assignment_.mutable_spec()->mutable_train()->set_precision(v1::TrainSpec::FLOAT16);
+  const double skipped = metrics_.skipped_steps.Value();
+  Prepare(v1::SYNC);
+  const auto all = trainer_->Train(Unit(0, 3));
+  ASSERT_TRUE(all.ok()) << all.status();
+  Prepare(v1::SYNC);
+  ps_->poison = 1;
+  const auto sound = trainer_->Train(Unit(0, 3));
+  ASSERT_TRUE(sound.ok()) << sound.status();
+  EXPECT_EQ(metrics_.skipped_steps.Value() - skipped, 1);
+  // Each batch has as many records of each label, and all rows are equal.
+  EXPECT_NEAR(sound->loss_sum(), all->loss_sum(), 1e-5 * all->loss_sum());
+  EXPECT_EQ(sound->auc(), 0.5);
+  EXPECT_EQ(sound->samples(), kRecords);
+}
+
 TEST_F(TrainerOnCuda, ACardSearchesProductsWhereTheJobSaysSoAndTheCpuTakesNoNotice) {
   for (const bool search : {false, true}) {
     assignment_.mutable_spec()->mutable_train()->set_search_products(search);
