@@ -181,7 +181,10 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
 
 void CheckpointFiles::Drop(const std::string& folder) const {
   const absl::StatusOr<std::string> path = PathBelow(root_.folder(), folder);
-  const absl::Status removed = path.ok() ? RemoveCheckpoint(files_, *path) : path.status();
+  absl::Status removed = path.status();
+  // In another's root the folder may be another's.
+  removed.Update(root_.MayWrite());
+  if (removed.ok()) removed = RemoveCheckpoint(files_, *path);
   if (!removed.ok()) {
     SPDLOG_WARN("a failed checkpoint stays behind: {}", std::string(removed.message()));
   }

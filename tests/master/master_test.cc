@@ -574,6 +574,8 @@ TEST_F(MasterTest, ARootOfAnotherClusterIsNotClaimedOnceThereAreJobs) {
   const std::string owner = cluster();
   StartNodes(1, 1);
   const std::string last = Watch(Submit(SmallJob(), 1, 1)).back().checkpoint();
+  workers_.clear();
+  ps_.clear();
   StopMaster();
   std::filesystem::remove_all(folder_ + "/state");
   std::filesystem::rename(root, other);
@@ -586,6 +588,7 @@ TEST_F(MasterTest, ARootOfAnotherClusterIsNotClaimedOnceThereAreJobs) {
   std::filesystem::rename(other, root);
   const std::string id = Submit(SmallJob(), 1, 1);
   ASSERT_EQ(id, last.substr(0, last.find('/')));
+  StartNodes(1, 1);
   EXPECT_TRUE(Await([&] { return HasEvent(id, "which had jobs before it saw that"); }));
   // Nor does a job that begins anew take those checkpoints for its own.
   ps_.pop_back();
