@@ -3,8 +3,10 @@
 #include <cstdio>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -14,6 +16,7 @@
 #include "common/file_system.h"
 #include "common/free_space.h"
 #include "common/status_macros.h"
+#include "master/state/rocksdb_wal.h"
 #include "master/state/state_log.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
@@ -33,16 +36,18 @@ constexpr absl::Duration kBetweenOpens = absl::Milliseconds(500);
 // RocksDB's words.
 constexpr absl::string_view kNoSpace = "No space left on device";
 
+absl::Status Damaged(absl::string_view message) {
+  return absl::DataLossError(absl::StrCat(
+      message, "; move the folder away to start with no jobs (checkpoints are not in it)"));
+}
+
 // Translates RocksDB's status; the only place that does.
 absl::Status Translate(const rocksdb::Status& status, absl::string_view what,
                        const std::string& folder) {
   if (status.ok()) return absl::OkStatus();
   const std::string message = absl::StrCat(what, " ", folder, ": ", status.ToString());
   if (status.IsNotFound()) return absl::NotFoundError(message);
-  if (status.IsCorruption()) {
-    return absl::DataLossError(absl::StrCat(
-        message, "; move the folder away to start with no jobs (checkpoints are not in it)"));
-  }
+  if (status.IsCorruption()) return Damaged(message);
   // See LastingErrors.
   if (absl::StrContains(message, kNoSpace)) return absl::ResourceExhaustedError(message);
   return absl::UnavailableError(message);
@@ -185,6 +190,7 @@ class RocksDbStateLog final : public StateLog {
   absl::Status OpenLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     // RocksDB 7.8 ends the process by an assertion if it has no room for its first files.
     TESSERA_RETURN_IF_ERROR(CheckRoom(PosixFileSystem(), folder_));
+    TESSERA_RETURN_IF_ERROR(CheckWals());
     rocksdb::Options options;
     options.env = env_.get();
     options.create_if_missing = true;
@@ -203,6 +209,25 @@ class RocksDbStateLog final : public StateLog {
                        "); stop that master, or give this one another --data-dir"));
     }
     return Translate(status, "open state log in data folder", folder_);
+  }
+  // DATA_LOSS: damage that RocksDB would take for the end of a log.
+  absl::Status CheckWals() {
+    // While nobody writes; RocksDB says who holds the lock.
+    rocksdb::FileLock* lock = nullptr;
+    if (!env_->LockFile(absl::StrCat(folder_, "/LOCK"), &lock).ok()) return absl::OkStatus();
+    const auto unlock = absl::MakeCleanup([&] { env_->UnlockFile(lock).PermitUncheckedError(); });
+    FileSystem& files = PosixFileSystem();
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder_));
+    for (const std::string& name : names) {
+      if (!absl::EndsWith(name, ".log")) continue;
+      TESSERA_ASSIGN_OR_RETURN(const std::string bytes,
+                               ReadWholeFile(files, absl::StrCat(folder_, "/", name)));
+      if (const absl::Status sound = CheckWal(name, bytes); !sound.ok()) {
+        return Damaged(
+            absl::StrCat("open state log in data folder ", folder_, ": ", sound.message()));
+      }
+    }
+    return absl::OkStatus();
   }
 
   const std::string folder_;

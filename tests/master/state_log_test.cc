@@ -10,9 +10,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/file_system.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "master/etcd/etcd_state_log.h"
+#include "master/state/rocksdb_wal.h"
 #include "tests/common/hooked_disk.h"
 #include "tests/master/etcd_process.h"
 
@@ -133,37 +135,92 @@ TEST_P(StateLogContract, DoesWhatAMapDoes) {
   }
 }
 
+// The log that six writes have left.
+std::filesystem::path WalOfSixWrites(const TestFolder& folder) {
+  {
+    auto log = OpenRocksDbStateLog(folder.path());
+    EXPECT_TRUE(log.ok()) << log.status();
+    for (int i = 0; log.ok() && i < 6; ++i) {
+      EXPECT_TRUE((*log)->Apply({{absl::StrCat("job/", i), std::string(500, 'x')}}).ok());
+    }
+  }
+  std::filesystem::path wal;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+    if (file.path().extension() == ".log" && file.file_size() > 0) wal = file.path();
+  }
+  EXPECT_FALSE(wal.empty());
+  return wal;
+}
+
+void FlipBit(const std::filesystem::path& path, std::streamoff at, int bit) {
+  std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekg(at);
+  const int was = bytes.get();
+  bytes.seekp(at);
+  bytes.put(static_cast<char>(was ^ (1 << bit)));
+}
+
 // A write that is torn at the end was never acknowledged; anything else that is missing was.
 TEST(RocksDbStateLog, DamageBeforeTheEndOfItsLogIsNotTakenForTheEnd) {
-  for (const bool torn : {false, true}) {
-    SCOPED_TRACE(torn);
-    TestFolder folder;
-    {
-      auto log = OpenRocksDbStateLog(folder.path());
-      ASSERT_TRUE(log.ok()) << log.status();
-      for (int i = 0; i < 6; ++i) {
-        ASSERT_TRUE((*log)->Apply({{absl::StrCat("job/", i), std::string(500, 'x')}}).ok());
+  const TestFolder measured;
+  const auto record =
+      static_cast<std::streamoff>(std::filesystem::file_size(WalOfSixWrites(measured)) / 6);
+  // Of the second record: checksum, length, type, payload. RocksDB takes some of a length and of a
+  // type for the end of the log.
+  for (std::streamoff at = record; at < record + 8; ++at) {
+    for (const int bit : {0, 2, 7}) {
+      SCOPED_TRACE(absl::StrCat("byte ", at, ", bit ", bit));
+      const TestFolder folder;
+      FlipBit(WalOfSixWrites(folder), at, bit);
+      // Also once it has been found.
+      for (int tries = 0; tries < 2; ++tries) {
+        const auto log = OpenRocksDbStateLog(folder.path());
+        EXPECT_EQ(log.status().code(), absl::StatusCode::kDataLoss) << log.status();
       }
     }
-    std::filesystem::path wal;
-    for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
-      if (file.path().extension() == ".log" && file.file_size() > 0) wal = file.path();
-    }
-    ASSERT_FALSE(wal.empty());
-    if (torn) {
-      std::filesystem::resize_file(wal, std::filesystem::file_size(wal) - 100);
-    } else {
-      std::fstream bytes(wal, std::ios::in | std::ios::out | std::ios::binary);
-      bytes.seekp(1200);
-      bytes.put('y');
-    }
+  }
+  for (const std::streamoff less : {std::streamoff{1}, record - 8, record - 1}) {
+    SCOPED_TRACE(less);
+    const TestFolder folder;
+    const std::filesystem::path wal = WalOfSixWrites(folder);
+    std::filesystem::resize_file(wal,
+                                 std::filesystem::file_size(wal) - static_cast<uintmax_t>(less));
     const auto log = OpenRocksDbStateLog(folder.path());
-    if (!torn) {
-      EXPECT_EQ(log.status().code(), absl::StatusCode::kDataLoss) << log.status();
-      continue;
-    }
     ASSERT_TRUE(log.ok()) << log.status();
     EXPECT_EQ((*log)->Scan("job/").value().size(), 5u);
+  }
+}
+
+TEST(RocksDbStateLog, ABitThatIsFlippedInAnyWriteOfALogButTheLastIsFound) {
+  const TestFolder folder;
+  {
+    auto log = OpenRocksDbStateLog(folder.path());
+    ASSERT_TRUE(log.ok()) << log.status();
+    // One over two blocks, and one that leaves a block no room for a header.
+    for (const size_t size : {20, 40000, 25427, 20, 20}) {
+      ASSERT_TRUE((*log)->Apply({{"job", std::string(size, 'x')}}).ok());
+    }
+  }
+  std::string bytes;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+    if (file.path().extension() != ".log" || file.file_size() == 0) continue;
+    bytes = ReadWholeFile(PosixFileSystem(), file.path()).value();
+  }
+  constexpr size_t kSmall = 45;  // a write of 20 bytes in the log
+  constexpr size_t kThirdBlock = 65536;
+  ASSERT_EQ(bytes.size(), kThirdBlock + 2 * kSmall);
+  EXPECT_EQ(CheckWal("wal", bytes), absl::OkStatus());
+  for (size_t at = 0; at < bytes.size(); at += at < kThirdBlock && at > kSmall + 8 ? 397 : 1) {
+    if (at > kThirdBlock - 4 && at < kThirdBlock) continue;  // in no write
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string flipped = bytes;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
+      const bool last = at >= bytes.size() - kSmall;
+      EXPECT_EQ(CheckWal("wal", flipped).ok(), last) << "byte " << at << ", bit " << bit;
+    }
+  }
+  for (size_t size = 0; size < bytes.size(); size += 997) {
+    EXPECT_EQ(CheckWal("wal", bytes.substr(0, size)), absl::OkStatus()) << "torn at " << size;
   }
 }
 
