@@ -20,7 +20,7 @@ void AddMemory(const char* of, uint64_t bytes, MetricSamples& samples) {
       "tessera_ps_memory_bytes",
       "The limit that --memory sets (limit), how much of it rows take, with --spill-dir "
       "those that may spill (rows), and how much is kept for all else (others): measured, with a "
-      "margin. With --spill-dir, rows that stay in memory are among the others (staying). "
+      "margin. With --spill-dir, what stays in memory of rows is among the others (staying). "
       "process_resident_memory_bytes is what the process has.",
       {{"of", of}}, static_cast<double>(bytes));
 }

@@ -87,10 +87,20 @@ std::vector<uint64_t> Admission::Sight(std::vector<uint64_t> keys) {
   return admitted;
 }
 
-uint64_t Admission::bytes() const {
-  absl::MutexLock lock(&mu);
+uint64_t Admission::CountingBytes() const {
   uint64_t bytes = filters_.size() * sizeof(SightingFilter);
   for (const auto& filter : filters_) bytes += filter->bytes();
+  return bytes;
+}
+
+uint64_t Admission::counting_bytes() const {
+  absl::MutexLock lock(&mu);
+  return CountingBytes();
+}
+
+uint64_t Admission::bytes() const {
+  absl::MutexLock lock(&mu);
+  uint64_t bytes = CountingBytes();
   for (const auto& filter : cut_) {
     if (filter != nullptr && filter.use_count() == 1) bytes += filter->bytes();
   }

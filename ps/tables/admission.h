@@ -41,6 +41,8 @@ class Admission {
   std::vector<uint64_t> Sight(std::vector<uint64_t> keys) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Memory of the filters, including those that a cut keeps.
   uint64_t bytes() const ABSL_LOCKS_EXCLUDED(mu);
+  // Of bytes(), what grows with the keys that are counted; a cut keeps as much again at most.
+  uint64_t counting_bytes() const ABSL_LOCKS_EXCLUDED(mu);
 
   // Whether sightings are counted, and so must be saved.
   bool counts() const { return sightings_ > 1; }
@@ -71,6 +73,7 @@ class Admission {
 
   bool IsChosen(uint64_t key) const;
   std::shared_ptr<SightingFilter> NewFilter() const;
+  uint64_t CountingBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // The key's filter, to be counted in: copied first if a cut keeps it.
   SightingFilter& FilterOf(uint64_t key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 

@@ -19,6 +19,23 @@ constexpr uint64_t kPartThatIsRoom = 64;
 // Nobody lacks room any more who has not asked for so long; callers come again within seconds.
 constexpr absl::Duration kForgotten = absl::Seconds(30);
 
+// Bytes of what a table has.
+struct Memory {
+  explicit Memory(const Table& table) : sightings(table.sighting_bytes()) {
+    (table.tier() != nullptr ? spilling : rows) = table.store().bytes();
+    if (table.tier() == nullptr) return;
+    tier = table.tier()->tier_bytes();
+    coming = table.tier()->coming_bytes();
+  }
+  uint64_t staying() const { return rows + tier + coming + sightings; }
+
+  uint64_t rows = 0;      // those that stay
+  uint64_t spilling = 0;  // those that may leave
+  uint64_t tier = 0;
+  uint64_t coming = 0;  // TableTier::coming_bytes
+  uint64_t sightings = 0;
+};
+
 }  // namespace
 
 RowLimit::RowLimit(Options options)
@@ -52,8 +69,15 @@ void RowLimit::Return(uint64_t bytes, uint64_t used) {
 absl::Status RowLimit::Refuse(const std::string& job, absl::string_view what, bool may_last) {
   const absl::Duration now = options_.clock->Monotonic();
   bool lasts = false;
+  std::string of_rows;
   {
     absl::MutexLock lock(&mu_);
+    if (below_ > 0) {
+      of_rows = absl::StrCat(", ", below_, " of them for filters and indices of rows on disk");
+    }
+    if (sightings_ > 0) {
+      absl::StrAppend(&of_rows, ", ", sightings_, " of them for sightings of keys without a row");
+    }
     lacks_ = true;
     std::erase_if(refused_, [now](const auto& of) { return now - of.second.at > kForgotten; });
     if (refused_.empty()) least_room_ = options_.bytes;  // the next look lowers it
@@ -67,7 +91,8 @@ absl::Status RowLimit::Refuse(const std::string& job, absl::string_view what, bo
   const bool spills = options_.spilling_bytes > 0;
   const std::string message = absl::StrCat(
       what, spills ? ": what stays in the memory of this ps takes " : ": the rows of this ps take ",
-      rows(), " bytes and ", others(), " are kept for all else, of ", bytes(), " (--memory)",
+      rows(), " bytes", of_rows, " and ", others(), " are kept for all else, of ", bytes(),
+      " (--memory)",
       lasts ? absl::StrCat(", and no room has come for ", absl::FormatDuration(options_.patience))
             : "",
       "; give tessera-ps more --memory, ", spills ? "" : "a --spill-dir for rows to leave to, ",
@@ -93,7 +118,7 @@ bool RowLimit::Lasts(const std::string& job, absl::Duration now) {
 uint64_t RowLimit::BytesOf(const std::string& job) const {
   uint64_t bytes = 0;
   for (const OfJob& of : tables_) {
-    if (of.job == job && !of.table->spills()) bytes += of.table->store().bytes();
+    if (of.job == job) bytes += Memory(*of.table).staying();
   }
   return bytes;
 }
@@ -112,24 +137,30 @@ void RowLimit::Weigh() {
   const absl::Duration now = options_.clock->Monotonic();
   absl::MutexLock lock(&mu_);
   const uint64_t used = used_.load(std::memory_order_relaxed);
-  uint64_t rows = 0;
-  uint64_t spilling = 0;
+  uint64_t staying = 0;
+  uint64_t counted = 0;
   uint64_t copies = 0;
-  for (const OfJob& of : tables_) {
-    (of.table->spills() ? spilling : rows) += of.table->store().bytes();
-    copies += of.table->store().copied_bytes();
-  }
   uint64_t others = options_.spilling_bytes;
+  below_ = sightings_ = 0;
+  for (const OfJob& of : tables_) {
+    const Memory memory(*of.table);
+    staying += memory.staying();
+    counted += memory.staying() - memory.coming + memory.spilling;
+    copies += of.table->store().copied_bytes();
+    below_ += memory.tier + memory.coming;
+    sightings_ += memory.sightings;
+    others += of.table->sighting_bytes_of_a_cut();
+  }
   if (options_.resident) {
-    beside_.Measure(options_.resident(), rows + spilling + copies, now);
+    beside_.Measure(options_.resident(), counted + copies, now);
     others += beside_.bytes() + std::max(copies, options_.copy_bytes);
   }
   others_.store(others, std::memory_order_relaxed);
-  measured_.store(rows, std::memory_order_relaxed);
+  measured_.store(staying, std::memory_order_relaxed);
   used_.fetch_sub(used, std::memory_order_relaxed);
   taken_.fetch_sub(used, std::memory_order_relaxed);
   if (refused_.empty()) return;
-  const uint64_t room = ForRows() - std::min(rows, ForRows());
+  const uint64_t room = ForRows() - std::min(staying, ForRows());
   if (room > least_room_ && room - least_room_ > options_.bytes / kPartThatIsRoom) {
     refused_.clear();
   }

@@ -23,12 +23,13 @@ namespace tessera::ps {
 
 class Table;
 
-// Keeps what cannot leave memory within so many bytes: who is about to make rows that stay there
-// takes room for them first, and makes none if there is not enough. What rows have is measured, and
-// so is all else that the process has resident (MemoryBeside); in between it counts what was taken.
-// Memory that rows have left goes back to the system when somebody lacks it. Rows of tables that
-// spill are a MemoryBudget's to bound; here they are what is kept free for them. Thread-safe;
-// outlives the tables.
+// Keeps what cannot leave memory within so many bytes: who is about to make rows takes room for
+// them first, and makes none if there is not enough. What rows have is measured, and so is all else
+// that the process has resident (MemoryBeside); in between it counts what was taken. Memory that
+// rows have left goes back to the system when somebody lacks it. Sightings of keys without a row
+// count as rows do. Of a table that spills, what stays in memory is what its tier has of rows on
+// disk (TableTier::tier_bytes); the rows are a MemoryBudget's to bound, and here that is kept free
+// for them. Thread-safe; outlives the tables.
 class RowLimit {
  public:
   struct Options {
@@ -92,7 +93,7 @@ class RowLimit {
   void Weigh() ABSL_LOCKS_EXCLUDED(mu_);
 
   uint64_t bytes() const { return options_.bytes; }
-  // Bytes of rows, and of those that are about to be made.
+  // Bytes of what stays in memory of tables, and of rows that are about to be made.
   uint64_t rows() const {
     return measured_.load(std::memory_order_relaxed) + taken_.load(std::memory_order_relaxed);
   }
@@ -124,6 +125,9 @@ class RowLimit {
     Table* table;
   };
   std::vector<OfJob> tables_ ABSL_GUARDED_BY(mu_);
+  // At the last look, of measured_: of rows on disk, and of keys without a row.
+  uint64_t below_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t sightings_ ABSL_GUARDED_BY(mu_) = 0;
   MemoryBeside beside_ ABSL_GUARDED_BY(mu_);
   bool lacks_ ABSL_GUARDED_BY(mu_) = false;  // somebody was refused since the last GiveBack
   // Of a job that lacks room.

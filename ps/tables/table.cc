@@ -178,7 +178,7 @@ absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, void* 
 absl::Status Table::PullFloats(absl::Span<const uint64_t> keys, bool read_only, float* values,
                                uint8_t* statuses, RowPart part) {
   const absl::StatusOr<RowCounts> counts = FindOrMake(keys, read_only, values, statuses, part);
-  if (!counts.ok()) return FromTier(counts.status());
+  if (!counts.ok()) return counts.status();
   Count(*counts);
   return dense() && counts->absent > 0 ? CheckAssigned(keys) : absl::OkStatus();
 }
@@ -190,13 +190,17 @@ absl::StatusOr<RowCounts> Table::FindOrMake(absl::Span<const uint64_t> keys, boo
     return store_.FindOrCreate(keys, values, statuses, nullptr, part);
   }
   if (read_only || dense()) {
-    if (tier_ != nullptr) return tier_->Find(keys, values, statuses);
+    if (tier_ != nullptr) return FromTier(tier_->Find(keys, values, statuses));
     return store_.Find(keys, values, statuses);
   }
   if (admission_ != nullptr) return PullAdmitted(keys, values, statuses);
-  if (tier_ != nullptr) return tier_->FindOrCreate(keys, values, statuses, part);
   TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoom(keys, /*may_last=*/true));
-  const RowCounts counts = store_.FindOrCreate(keys, values, statuses, nullptr, part);
+  RowCounts counts;
+  if (tier_ != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(counts, FromTier(tier_->FindOrCreate(keys, values, statuses, part)));
+  } else {
+    counts = store_.FindOrCreate(keys, values, statuses, nullptr, part);
+  }
   room.Use(counts.created * room_of_row());
   return counts;
 }
@@ -205,8 +209,8 @@ absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, f
                                               uint8_t* statuses) {
   RowCounts counts;
   if (tier_ != nullptr) {
-    TESSERA_RETURN_IF_ERROR(tier_->WaitForRoom());
-    TESSERA_ASSIGN_OR_RETURN(counts, tier_->FindOrBring(keys, values, statuses));
+    TESSERA_RETURN_IF_ERROR(FromTier(tier_->WaitForRoom()));
+    TESSERA_ASSIGN_OR_RETURN(counts, FromTier(tier_->FindOrBring(keys, values, statuses)));
   } else {
     counts = store_.Find(keys, values, statuses);
   }
@@ -224,7 +228,7 @@ absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, f
   counts.created = made.size();
   counts.absent = 0;
   TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoomFor(made.size(), /*may_last=*/true));
-  TESSERA_RETURN_IF_ERROR(Make(made));
+  TESSERA_RETURN_IF_ERROR(FromTier(Make(made)));
   room.Use(made.size() * room_of_row());
   return counts;
 }
@@ -295,7 +299,6 @@ absl::StatusOr<std::vector<Table::Gradients>> Table::Admit(absl::Span<const Grad
 }
 
 absl::Status Table::FromTier(const absl::Status& status) const {
-  if (tier_ == nullptr) return status;  // of RowLimit, which names the table
   if (!absl::IsDataLoss(status)) return WithContext(status, absl::StrCat("table ", name()));
   return absl::AbortedError(absl::StrCat(
       "table ", name(), ": ", status.message(),
@@ -318,16 +321,15 @@ absl::Status Table::Assign(const Gradients& values) {
 }
 
 absl::Status Table::AssignFloats(absl::Span<const uint64_t> keys, const float* values) {
-  if (tier_ == nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoom(keys, /*may_last=*/false));
-    const RowCounts counts = store_.InsertIfAbsent(keys, values);
-    room.Use(counts.created * room_of_row());
-    Count(counts);
-    return absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoom(keys, /*may_last=*/false));
+  RowCounts counts;
+  if (tier_ != nullptr) {
+    TESSERA_ASSIGN_OR_RETURN(counts, FromTier(tier_->InsertIfAbsent(keys, values)));
+  } else {
+    counts = store_.InsertIfAbsent(keys, values);
   }
-  const auto counts = tier_->InsertIfAbsent(keys, values);
-  if (!counts.ok()) return FromTier(counts.status());
-  Count(*counts);
+  room.Use(counts.created * room_of_row());
+  Count(counts);
   return absl::OkStatus();
 }
 
@@ -345,17 +347,15 @@ absl::Status Table::CheckCut(absl::Span<const RowRecord> rows) const {
 
 absl::Status Table::Restore(absl::Span<const RowRecord> rows) {
   if (dense()) TESSERA_RETURN_IF_ERROR(CheckCut(rows));
+  std::vector<uint64_t> keys;
+  keys.reserve(rows.size());
+  for (const RowRecord& row : rows) keys.push_back(row.key);
+  TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoom(keys, /*may_last=*/false));
   if (tier_ != nullptr) {
-    return FromTier(tier_->Insert(rows));
+    TESSERA_RETURN_IF_ERROR(FromTier(tier_->Insert(rows)));
+  } else {
+    store_.Insert(rows);
   }
-  const auto absent = [&] {
-    std::vector<uint64_t> keys, without_row;
-    for (const RowRecord& row : rows) keys.push_back(row.key);
-    store_.AppendAbsent(keys, without_row);
-    return without_row.size();
-  };
-  TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoom(rows.size(), absent, /*may_last=*/false));
-  store_.Insert(rows);
   room.Use(rows.size() * room_of_row());
   return absl::OkStatus();
 }

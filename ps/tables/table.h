@@ -72,6 +72,7 @@ class Table {
   // Gives the table a tier, once, before the first row. Returns it; the table owns it.
   TableTier* Attach(const TableTier::Options& options);
   bool spills() const { return tier_ != nullptr; }
+  const TableTier* tier() const { return tier_.get(); }  // null: all rows are in memory
   bool has_cold_rows() const { return tier_ != nullptr && tier_->stats().cold_rows > 0; }
   // Bounds what the table keeps in memory, once, before the first row and after Attach. `limit` is
   // borrowed and outlives the table, `job` is for messages.
@@ -136,6 +137,13 @@ class Table {
   // Whether keys get a row only after several sightings. If not, the calls below do nothing and
   // have nothing; else see Admission.
   bool counts_sightings() const { return admission_ != nullptr && admission_->counts(); }
+  uint64_t sighting_bytes() const { return counts_sightings() ? admission_->bytes() : 0; }
+  // By how much that may grow while a cut keeps them.
+  uint64_t sighting_bytes_of_a_cut() const {
+    if (!counts_sightings()) return 0;
+    const uint64_t twice = 2 * admission_->counting_bytes();
+    return twice - std::min(twice, admission_->bytes());
+  }
   std::vector<Sighting> Sightings(PartitionId partition) const {
     return counts_sightings() ? admission_->Sightings(partition) : std::vector<Sighting>();
   }
@@ -187,28 +195,27 @@ class Table {
         std::unique_ptr<Admission> admission, Expiry expiry, RowTemplate row_template,
         const PartitionSet* partitions);
 
-  // Errors are those of a tier.
   absl::StatusOr<RowCounts> FindOrMake(absl::Span<const uint64_t> keys, bool read_only,
                                        float* values, uint8_t* statuses, RowPart part);
   absl::StatusOr<RowCounts> PullAdmitted(absl::Span<const uint64_t> keys, float* values,
                                          uint8_t* statuses);
   // `parts` without the keys that are not admitted; makes rows for keys that are admitted now.
   absl::StatusOr<std::vector<Gradients>> Admit(absl::Span<const Gradients> parts);
-  // Appends those of `keys` that have no row, each as often as it comes.
+  // Appends those of `keys` that have no row, each as often as it comes. Errors are those of a
+  // tier.
   absl::Status AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent);
   // Makes rows for keys that are admitted.
   absl::Status Make(absl::Span<const uint64_t> keys);
 
   // table_room.cc
   //
-  // Takes room for rows of all keys that have none; `most` is at least their number. Nothing where
-  // rows are not bounded. Errors as RowLimit::Refuse's.
-  absl::StatusOr<RowLimit::Room> TakeRoom(size_t most, absl::FunctionRef<size_t()> absent,
-                                          bool may_last);
+  // Takes room for rows of all keys that have none. Nothing where memory is not bounded. Errors as
+  // RowLimit::Refuse's, and those of a tier, where near the limit those on disk are brought.
   absl::StatusOr<RowLimit::Room> TakeRoom(absl::Span<const uint64_t> keys, bool may_last);
   // Takes room for as many new rows.
   absl::StatusOr<RowLimit::Room> TakeRoomFor(size_t rows, bool may_last);
-  // What a new row takes, its part of the map included.
+  // What of a new row stays in memory: all of it and its part of the map or, with a tier, what that
+  // has of it when it is on disk.
   uint64_t room_of_row() const;
 
   // Pull and Assign with float32 numbers.
@@ -218,6 +225,9 @@ class Table {
 
   // Of a tier DATA_LOSS becomes ABORTED: what the tier lost is no loss of a checkpoint's data.
   absl::Status FromTier(const absl::Status& status) const;
+  absl::StatusOr<RowCounts> FromTier(absl::StatusOr<RowCounts> counts) const {
+    return counts.ok() ? std::move(counts) : FromTier(counts.status());
+  }
   struct ApplyScratch;
   absl::Status ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
   absl::Status AddChanges(const Gradients& changes, uint64_t step);

@@ -21,46 +21,44 @@ void Table::Limit(RowLimit* limit, std::string job) {
   limit_->Add(job_, this);
 }
 
-uint64_t Table::room_of_row() const { return store_.layout().block_bytes() + kBesideRow; }
-
-absl::StatusOr<RowLimit::Room> Table::TakeRoom(size_t most, absl::FunctionRef<size_t()> absent,
-                                               bool may_last) {
-  if (limit_ == nullptr) return RowLimit::Room();
-  // Near the limit only it is worth a look who has a row.
-  if (auto room = limit_->Take(most * room_of_row())) return *std::move(room);
-  const size_t rows = absent();
-  return rows == 0 ? RowLimit::Room() : TakeRoomFor(rows, may_last);
+uint64_t Table::room_of_row() const {
+  return tier_ != nullptr ? TableTier::kBytesBelow : store_.layout().block_bytes() + kBesideRow;
 }
 
 absl::StatusOr<RowLimit::Room> Table::TakeRoom(absl::Span<const uint64_t> keys, bool may_last) {
-  const auto absent = [&] {
-    std::vector<uint64_t> without_row;
-    store_.AppendAbsent(keys, without_row);
-    return without_row.size();
-  };
-  return TakeRoom(keys.size(), absent, may_last);
+  if (limit_ == nullptr) return RowLimit::Room();
+  // Near the limit only it is worth a look who has a row.
+  if (auto room = limit_->Take(keys.size() * room_of_row())) return *std::move(room);
+  if (tier_ != nullptr) TESSERA_RETURN_IF_ERROR(FromTier(tier_->WaitForRoom()));
+  std::vector<uint64_t> absent;
+  TESSERA_RETURN_IF_ERROR(FromTier(AppendAbsent(keys, absent)));
+  return TakeRoomFor(absent.size(), may_last);
 }
 
 absl::StatusOr<RowLimit::Room> Table::TakeRoomFor(size_t rows, bool may_last) {
-  if (limit_ == nullptr || tier_ != nullptr || rows == 0) return RowLimit::Room();
+  if (limit_ == nullptr || rows == 0) return RowLimit::Room();
   if (auto room = limit_->Take(rows * room_of_row())) return *std::move(room);
   return limit_->Refuse(
       job_,
       absl::StrCat("job ", job_, ", table ", name(), ": no memory for ", rows, " rows of ",
-                   room_of_row(), " bytes more than the ", store_.rows(), " that it has here"),
+                   room_of_row(), " bytes ", tier_ != nullptr ? "that stay " : "", "more than the ",
+                   this->rows(), " that it has here"),
       may_last);
 }
 
 absl::Status Table::WaitForRoom(absl::Span<const Gradients> parts, bool replayed) {
-  if (tier_ != nullptr) return FromTier(tier_->WaitForRoom());
+  if (tier_ != nullptr) TESSERA_RETURN_IF_ERROR(FromTier(tier_->WaitForRoom()));
   if (limit_ == nullptr) return absl::OkStatus();
   size_t keys = 0;
   for (const Gradients& part : parts) keys += part.keys.size();
   // Rows that were pulled are there, mostly: a push takes room only where there is little.
   if (limit_->HasRoom(keys * room_of_row())) return absl::OkStatus();
   std::vector<uint64_t> absent;
-  for (const Gradients& part : parts) store_.AppendAbsent(part.keys, absent);
-  // Keys that get no row need no room. Of those whose sightings count any may get one.
+  for (const Gradients& part : parts) {
+    TESSERA_RETURN_IF_ERROR(FromTier(AppendAbsent(part.keys, absent)));
+  }
+  // Keys that get no row need no room. Of those whose sightings count any may get one, and what is
+  // noted of the others takes memory, too.
   if (admission_ != nullptr && !admission_->counts()) {
     absent.erase(std::remove_if(absent.begin(), absent.end(),
                                 [this](uint64_t key) { return !admission_->AtPull(key); }),

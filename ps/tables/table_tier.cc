@@ -392,6 +392,13 @@ absl::Status TableTier::Insert(absl::Span<const RowRecord> records) {
   });
 }
 
+uint64_t TableTier::coming_bytes() const {
+  if (!counts_cold_) return 0;
+  // Filters grow in large steps: what is there may be less than its part for the rows on disk.
+  const uint64_t expected = kBytesBelow * stats().rows;
+  return expected - std::min(expected, cold_.MemoryBytes(options_.cold_table));
+}
+
 void TableTier::StopEvicting() {
   stopped_ = true;
   options_.evictor->Remove(this);

@@ -181,6 +181,11 @@ class TableTier {
   uint64_t tier_bytes() const {
     return (counts_cold_ ? cold_.MemoryBytes(options_.cold_table) : 0) + store_.left_bytes();
   }
+  // About what a row on disk takes in memory: its part of filters and indices (measured,
+  // ps/cold/README.md).
+  static constexpr uint64_t kBytesBelow = 8;
+  // About what tier_bytes will be more when the disk has had all rows of now.
+  uint64_t coming_bytes() const;
 
  private:
   class Misses;

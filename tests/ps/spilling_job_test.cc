@@ -384,15 +384,20 @@ TEST_F(SpillingJobTest, MetricsSayWhatIsInMemoryAndWhatTheDiskDoes) {
   shard->Close(absl::AbortedError("done"));
 }
 
+// A limit of what stays in memory beside rows that spill. It measures when it is told to.
+std::unique_ptr<RowLimit> LimitBesideRows(uint64_t memory) {
+  RowLimit::Options options;
+  options.bytes = memory;
+  options.spilling_bytes = memory / 2;
+  options.look = absl::InfiniteDuration();
+  return std::make_unique<RowLimit>(options);
+}
+
 TEST_F(SpillingJobTest, RowsThatStayInMemoryAreRefusedWhereTheyDoNotFitBesideTheHalfOfOthers) {
   constexpr uint64_t kMemory = 4 << 20;
   constexpr uint32_t kDim = 64;
   const std::unique_ptr<Spill> spill = OpenSpill(kMemory);
-  RowLimit::Options limited;
-  limited.bytes = kMemory;
-  limited.spilling_bytes = kMemory / 2;
-  limited.look = absl::InfiniteDuration();
-  RowLimit limit(limited);
+  const auto limit = LimitBesideRows(kMemory);
   v1::PsTable every_row = SgdTable("every_row", kDim, v1::ASYNC);
   every_row.mutable_spec()->set_update(v1::EVERY_ROW);
   FaultFileSystem files;
@@ -401,7 +406,7 @@ TEST_F(SpillingJobTest, RowsThatStayInMemoryAreRefusedWhereTheyDoNotFitBesideThe
                                      .files = &files,
                                      .checkpoint_root = "root",
                                      .spill = spill.get(),
-                                     .limit = &limit});
+                                     .limit = limit.get()});
   ASSERT_OK(shard);
   std::vector<uint64_t> keys(1000);
   uint64_t next = 0;
@@ -409,7 +414,7 @@ TEST_F(SpillingJobTest, RowsThatStayInMemoryAreRefusedWhereTheyDoNotFitBesideThe
     std::iota(keys.begin(), keys.end(), next);
     next += keys.size();
     const absl::Status status = PendingPull(**shard, PullOf(0, 0, {{table, keys}})).status();
-    limit.Weigh();
+    limit->Weigh();
     return status;
   };
   // Three times the memory, in the table that spills.
@@ -419,8 +424,8 @@ TEST_F(SpillingJobTest, RowsThatStayInMemoryAreRefusedWhereTheyDoNotFitBesideThe
   EXPECT_FAILS(refused, absl::StatusCode::kResourceExhausted,
                "table every_row: no memory for 1000 rows");
   EXPECT_THAT(refused.message(), testing::HasSubstr("what stays in the memory of this ps takes "));
-  EXPECT_GT(limit.rows(), kMemory / 4);
-  EXPECT_LE(limit.rows(), kMemory / 2);
+  EXPECT_GT(limit->rows(), kMemory / 4);
+  EXPECT_LE(limit->rows(), kMemory / 2 + kMemory / 8) << "slabs come whole";
   const v1::StatsResponse stats = (*shard)->Stats();
   EXPECT_GT(stats.tables(0).rows(), 0);
   EXPECT_EQ(stats.tables(1).rows(), 45000);
@@ -432,7 +437,108 @@ TEST_F(SpillingJobTest, RowsThatStayInMemoryAreRefusedWhereTheyDoNotFitBesideThe
   };
   EXPECT_FAILS(push(next), absl::StatusCode::kResourceExhausted, "table every_row: no memory for");
   EXPECT_OK(push(45000));
-  EXPECT_OK(pull(1));
+}
+
+TEST_F(SpillingJobTest, RowsAreRefusedWhenFiltersAndIndicesOfThoseOnDiskTakeTheOtherHalf) {
+  constexpr uint64_t kMemory = 8 << 20;
+  const std::unique_ptr<Spill> spill = OpenSpill(kMemory);
+  FaultFileSystem files;
+  const auto limit = LimitBesideRows(kMemory);
+  const auto opened =
+      JobShard::Open(Whole(Job({SgdTable("t", 1, v1::ASYNC)})), {.clock = &clock_,
+                                                                 .files = &files,
+                                                                 .checkpoint_root = "root",
+                                                                 .spill = spill.get(),
+                                                                 .limit = limit.get()});
+  ASSERT_OK(opened);
+  JobShard& shard = **opened;
+  std::vector<uint64_t> keys(5000);
+  const auto pull = [&](uint64_t first) {
+    std::iota(keys.begin(), keys.end(), first);
+    return PendingPull(shard, PullOf(0, 0, {{0, keys}})).status();
+  };
+  absl::Status refused;
+  uint64_t rows = 0;
+  for (; rows < 2000000; rows += keys.size()) {
+    refused = pull(rows);
+    if (!refused.ok()) break;
+    limit->Weigh();
+  }
+  EXPECT_FAILS(refused, absl::StatusCode::kResourceExhausted,
+               "table t: no memory for 5000 rows of 8 bytes that stay more than the ");
+  EXPECT_THAT(refused.message(), testing::HasSubstr(" for filters and indices of rows on disk"));
+  EXPECT_EQ(shard.rows(), rows);
+  EXPECT_GT(rows, 200000);
+  EXPECT_LE(limit->rows(), kMemory / 2 + kMemory / 8) << "filters grow in steps";
+  EXPECT_LE(shard.cold_stats()->memory_bytes, kMemory / 2 + kMemory / 8);
+  // Rows that are there are read and updated, wherever they are.
+  const auto push = [&](uint64_t first) {
+    std::iota(keys.begin(), keys.end(), first);
+    return shard.Push(CallOf(PushOf(0, 0, {{0, keys, std::vector<float>(keys.size(), 1)}})));
+  };
+  for (uint64_t first = 0; first < rows; first += keys.size()) ASSERT_OK(pull(first));
+  EXPECT_FAILS(push(rows), absl::StatusCode::kResourceExhausted,
+               "table t: no memory for 5000 rows");
+  EXPECT_OK(push(0));
+}
+
+TEST_F(SpillingJobTest, ACheckpointWithMoreRowsThanThereIsRoomForOnDiskIsRefused) {
+  v1::OpenJobRequest job = Job({SgdTable("t", 1, v1::ASYNC)});
+  FaultFileSystem files;
+  {
+    ShardedJob in_memory(job, 1, files, clock_);
+    std::vector<uint64_t> keys(10000);
+    for (uint64_t i = 0; i < 10; ++i) {
+      std::iota(keys.begin(), keys.end(), i * keys.size());
+      in_memory.Push(0, i, {{0, keys, std::vector<float>(keys.size(), 1)}});
+    }
+    ASSERT_OK(in_memory.Checkpoint(0, "step-1"));
+  }
+  job.set_checkpoint("step-1");
+  constexpr uint64_t kMemory = 8 << 20;
+  const std::unique_ptr<Spill> spill = OpenSpill(kMemory);
+  const auto open = [&](uint64_t memory) {
+    const auto limit = LimitBesideRows(memory);
+    return JobShard::Open(Whole(job), {.clock = &clock_,
+                                       .files = &files,
+                                       .checkpoint_root = "root",
+                                       .spill = spill.get(),
+                                       .limit = limit.get()})
+        .status();
+  };
+  EXPECT_OK(open(kMemory));
+  EXPECT_FAILS(open(kMemory / 8), absl::StatusCode::kResourceExhausted,
+               "checkpoint step-1: job job-1, table t: no memory for ");
+}
+
+TEST_F(SpillingJobTest, SightingsAreRefusedWhereTheyDoNotFit) {
+  constexpr uint64_t kMemory = 2 << 20;
+  const std::unique_ptr<Spill> spill = OpenSpill(kMemory);
+  const auto limit = LimitBesideRows(kMemory);
+  v1::PsTable table = SgdTable("t", 1, v1::ASYNC);
+  table.mutable_spec()->mutable_admission()->set_after_sightings(3);
+  FaultFileSystem files;
+  const auto shard = JobShard::Open(Whole(Job({table})), {.clock = &clock_,
+                                                          .files = &files,
+                                                          .checkpoint_root = "root",
+                                                          .spill = spill.get(),
+                                                          .limit = limit.get()});
+  ASSERT_OK(shard);
+  std::vector<uint64_t> keys(1000);
+  absl::Status refused;
+  uint64_t pushed = 0;
+  for (; pushed < 500; ++pushed) {
+    std::iota(keys.begin(), keys.end(), pushed * keys.size());
+    refused =
+        (*shard)->Push(CallOf(PushOf(0, pushed, {{0, keys, std::vector<float>(keys.size(), 1)}})));
+    if (!refused.ok()) break;
+    limit->Weigh();
+  }
+  EXPECT_FAILS(refused, absl::StatusCode::kResourceExhausted, "table t: no memory for 1000 rows");
+  EXPECT_THAT(refused.message(), testing::HasSubstr(" for sightings of keys without a row"));
+  EXPECT_GT(pushed, 30);
+  // There is room for a cut's copies.
+  EXPECT_LE(limit->rows(), kMemory / 4 + 65536);
 }
 
 TEST_F(SpillingJobTest, RowsThatLeaveOrComeCountOnceMeanwhile) {
