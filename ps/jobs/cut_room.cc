@@ -2,15 +2,26 @@
 
 namespace tessera::ps {
 
-bool CutRoom::Reserve(uint64_t bytes, Copied copied, absl::Duration limit) {
+std::optional<uint64_t> CutRoom::Reserve(Look look, absl::Duration limit) {
+  Now now;
   const auto fits = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const uint64_t taken = reserved_ + copied();
-    return taken == 0 || taken + bytes <= max_bytes_;
+    now = look();
+    return now.needed == 0 || reserved_ + now.copied + now.needed <= max_bytes_;
   };
   absl::MutexLock lock(&mu_);
-  if (!mu_.AwaitWithTimeout(absl::Condition(&fits), limit)) return false;
-  reserved_ += bytes;
-  return true;
+  if (!fits()) {
+    ++waiting_;
+    uint64_t unread = now.unread;
+    bool has_room = false;
+    while (!(has_room = mu_.AwaitWithTimeout(absl::Condition(&fits), limit)) &&
+           now.unread < unread) {
+      unread = now.unread;
+    }
+    --waiting_;
+    if (!has_room) return std::nullopt;
+  }
+  reserved_ += now.needed;
+  return now.needed;
 }
 
 void CutRoom::Return(uint64_t bytes) {
@@ -19,5 +30,10 @@ void CutRoom::Return(uint64_t bytes) {
 }
 
 void CutRoom::Wake() { absl::MutexLock lock(&mu_); }
+
+bool CutRoom::awaited() const {
+  absl::MutexLock lock(&mu_);
+  return waiting_ > 0;
+}
 
 }  // namespace tessera::ps

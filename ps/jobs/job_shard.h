@@ -61,8 +61,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     // RESOURCE_EXHAUSTED. Null: no bound. Borrowed, outlives the answers.
     ByteBudget* unsent = nullptr;
     // Bytes for copies of rows that change before the writer has read them for a cut. Above it a
-    // push waits for the writer, at most copy_room_limit; then the checkpoint is given up, not the
-    // push.
+    // push waits for the writer; if that reads nothing for copy_room_limit, the checkpoint is given
+    // up, not the push.
     uint64_t max_copied_bytes = 1 << 30;
     absl::Duration copy_room_limit = absl::Seconds(10);
     // Share of its time that the writer of a checkpoint works while pushes come (WriterRest).

@@ -41,7 +41,8 @@ class JobShard::Pace {
     ended_ = ended;
     if (Now() > late_) return;
     const Options& options = shard_.options_;
-    absl::SleepFor(WriterRest(Now() - since_, busy, options.writer_share, shard_.CopiedBytes(),
+    absl::SleepFor(WriterRest(Now() - since_, busy && !shard_.cut_room_.awaited(),
+                              options.writer_share, shard_.CopiedBytes(),
                               options.max_copied_bytes));
     since_ = Now();
   }
@@ -274,28 +275,29 @@ uint64_t JobShard::CopiedBytes() const {
 }
 
 uint64_t JobShard::ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts) {
-  uint64_t bytes = 0;
-  for (size_t t = 0; t < tables_.size(); ++t) {
-    const Table& table = *tables_[t];
-    if (table.sync() != sync || !table.store().copies_rows()) continue;
-    uint64_t rows = 0;
-    for (const Table::Gradients& gradients : parts[t]) rows += gradients.keys.size();
-    const RowStore& store = table.store();
-    const uint64_t all_rows = store.rows();
-    if (table.every_row()) rows = all_rows;
-    const uint64_t block_bytes = store.layout().block_bytes();
-    // A row is copied once.
-    const uint64_t left =
-        all_rows * block_bytes - std::min(store.copied_bytes(), all_rows * block_bytes);
-    bytes += std::min(rows * block_bytes, left);
-  }
-  if (bytes == 0) return 0;
-  const auto copied = [this] { return CopiedBytes(); };
-  if (cut_room_.Reserve(bytes, copied, options_.copy_room_limit)) return bytes;
+  const auto look = [&] {
+    CutRoom::Now now;
+    for (size_t t = 0; t < tables_.size(); ++t) {
+      const Table& table = *tables_[t];
+      const RowStore& store = table.store();
+      if (!store.copies_rows()) continue;
+      now.copied += store.copied_bytes();
+      const uint64_t unread = store.unread_bytes();
+      now.unread += unread;
+      if (table.sync() != sync) continue;
+      uint64_t rows = 0;
+      for (const Table::Gradients& gradients : parts[t]) rows += gradients.keys.size();
+      // A row is copied once.
+      const uint64_t left = unread - std::min(store.copied_bytes(), unread);
+      now.needed += table.every_row() ? left : std::min(rows * store.layout().block_bytes(), left);
+    }
+    return now;
+  };
+  if (const auto bytes = cut_room_.Reserve(look, options_.copy_room_limit)) return *bytes;
   SPDLOG_WARN(
-      "job {}: rows that changed before the checkpoint has them take {} of {} bytes, and found no "
-      "room for {}: the checkpoint is given up",
-      request_.job_id(), copied(), options_.max_copied_bytes,
+      "job {}: rows that changed before the checkpoint has them take {} of {} bytes, and the "
+      "writer has read none for {}: the checkpoint is given up",
+      request_.job_id(), CopiedBytes(), options_.max_copied_bytes,
       absl::FormatDuration(options_.copy_room_limit));
   for (const auto& table : tables_) table->store().StopCopies();
   cut_room_.Wake();

@@ -196,6 +196,11 @@ class RowStore {
   // Whether rows may have to be copied, and the bytes of the copies.
   bool copies_rows() const { return unread_maps_.load(std::memory_order_relaxed) > 0; }
   uint64_t copied_bytes() const { return copied_bytes_.load(std::memory_order_relaxed); }
+  // Bytes of the rows that the cut may still read or have copied, the copies included; it falls
+  // with each partition that is read.
+  uint64_t unread_bytes() const {
+    return unread_rows_.load(std::memory_order_relaxed) * layout().block_bytes();
+  }
 
   // After PrepareToEvict: the keys of an owned partition whose rows left memory after they had
   // changed, since the last call; in any order, some more than once. These must be looked for in
@@ -261,6 +266,7 @@ class RowStore {
   // What a cut still has to read in a stripe.
   struct MapCut {
     bool unread = true;
+    uint64_t rows = 0;           // that there were at the cut; 0: read, or StopCopies was called
     std::vector<Row*> copies;    // of rows that changed or went before they were read; each once
     std::vector<uint64_t> gone;  // keys gone, of the cut; in no order
     uint64_t erases = 0;         // since the cut: an erased row's address may serve another row
@@ -360,6 +366,7 @@ class RowStore {
   void AddLeft(Below& below, uint64_t key);
   // Notes that a map of the stripe's cut needs no more copies.
   void EndMapCut(Stripe& stripe, uint32_t map) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
+  // Of a map that needs no more copies.
   void FreeCopies(StripeCut& cut, MapCut& map);
 
   const RowTemplate template_;
@@ -372,6 +379,7 @@ class RowStore {
   std::atomic<bool> notes_replaced_ = false;
   std::vector<std::unique_ptr<Stripe>> stripes_;  // [KeyBatch::kStripes]
   std::atomic<uint32_t> unread_maps_ = 0;         // of the cut under way
+  std::atomic<uint64_t> unread_rows_ = 0;         // see unread_bytes
   std::atomic<uint64_t> copied_bytes_ = 0;
   std::atomic<uint64_t> left_keys_ = 0;
   std::atomic<uint32_t> maps_without_left_ = 0;  // see keeps_left

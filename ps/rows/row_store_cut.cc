@@ -75,6 +75,8 @@ uint64_t RowStore::BeginCut(bool all) {
     for (size_t m = 0; m < stripe->maps.size(); ++m) {
       std::vector<uint64_t> gone = std::exchange(stripe->gone[m], {});
       if (!all) cut->maps[m].gone = std::move(gone);
+      cut->maps[m].rows = stripe->maps[m].size();
+      unread_rows_.fetch_add(cut->maps[m].rows, std::memory_order_relaxed);
       rows += evicts_ ? stripe->below[m].made : stripe->maps[m].size();
       if (evicts_) stripe->below[m].replaced = {};
     }
@@ -211,6 +213,7 @@ void RowStore::FreeCopies(StripeCut& cut, MapCut& map) {
   for (Row* const copy : map.copies) cut.slabs.Free(copy);
   copied_bytes_.fetch_sub(map.copies.size() * layout().block_bytes(), std::memory_order_relaxed);
   map.copies = {};
+  unread_rows_.fetch_sub(std::exchange(map.rows, 0), std::memory_order_relaxed);
 }
 
 void RowStore::EndMapCut(Stripe& stripe, uint32_t map) {

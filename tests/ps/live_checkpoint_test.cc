@@ -1,3 +1,4 @@
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -297,6 +298,44 @@ TEST_F(LiveCheckpointTest, PushesWaitForTheWriterWhereCopiesHaveNoRoom) {
   EXPECT_OK(Call(*shard, Phase(Request::WRITE, "step-1")));
   pusher.join();
   EXPECT_EQ(Layer("step-1"), Twin(1));
+}
+
+TEST_F(LiveCheckpointTest, AStepOfATableLargerThanTheRoomForCopiesWaitsAndStaysWithinIt) {
+  constexpr uint32_t kDim = 64;
+  constexpr uint64_t kRows = 2000;
+  v1::PsTable every_row = SgdTable("every_row", kDim, v1::ASYNC);
+  every_row.mutable_spec()->set_update(v1::EVERY_ROW);
+  every_row.mutable_spec()->mutable_optimizer()->set_l2(0.25f);
+  WatchedFiles disk(files_);
+  const auto shard = Open(Job({every_row}), disk, [](JobShard::Options& options) {
+    options.max_copied_bytes = kRows * (16 + kDim * 4) / 4;
+    options.copy_room_limit = absl::Seconds(20);
+  });
+  const auto push = [&](uint64_t sequence) {
+    EXPECT_OK(
+        shard->Push(CallOf(PushOf(0, sequence, {{0, {sequence}, std::vector<float>(kDim, 1)}}))));
+  };
+  std::vector<uint64_t> keys(kRows);
+  std::iota(keys.begin(), keys.end(), 0);
+  EXPECT_OK(PendingPull(*shard, PullOf(0, 0, {{0, keys}})).status());
+  push(0);
+  ASSERT_OK(Call(*shard, Phase(Request::CUT_AND_WRITE, "twin")));
+  ASSERT_OK(Call(*shard, Phase(Request::CUT, "step-1")));
+  std::atomic<bool> pushed = false;
+  std::thread pusher;
+  disk.on_create = [&](const std::string&) {
+    pusher = std::thread([&] {
+      push(1);
+      push(2);
+      pushed = true;
+    });
+    // Nothing has been read yet: three quarters must have been before the first push goes on.
+    for (int i = 0; i < 300 && !pushed; ++i) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_FALSE(pushed);
+  };
+  EXPECT_OK(Call(*shard, Phase(Request::WRITE, "step-1")));
+  pusher.join();
+  EXPECT_EQ(Layer("step-1"), Layer("twin"));
 }
 
 TEST(WriterRest, GivesPushesTheirPartOfTheTimeWhileThereAreAny) {

@@ -298,30 +298,42 @@ TEST_F(RowStoreCutTest, HoldsWhileThreadsPushAndRowsMove) {
 TEST(CutRoom, GivesRoomWithinItsBoundAndWaitsForMore) {
   CutRoom room(100);
   std::atomic<uint64_t> copied = 0;
-  const auto taken = [&] { return copied.load(); };
-  EXPECT_TRUE(room.Reserve(60, taken, absl::ZeroDuration()));
-  EXPECT_FALSE(room.Reserve(60, taken, absl::ZeroDuration()));
+  const auto look = [&] { return CutRoom::Now{.needed = 60, .copied = copied, .unread = 1000}; };
+  EXPECT_EQ(room.Reserve(look, absl::ZeroDuration()), 60);
+  EXPECT_EQ(room.Reserve(look, absl::ZeroDuration()), std::nullopt);
   copied = 50;
   room.Return(60);
-  EXPECT_FALSE(room.Reserve(60, taken, absl::ZeroDuration()));
-  std::atomic<bool> looked = false;
-  const auto seen = [&] {
-    const uint64_t now = copied;
-    looked = true;
-    return now;
-  };
+  EXPECT_EQ(room.Reserve(look, absl::ZeroDuration()), std::nullopt);
+  EXPECT_FALSE(room.awaited());
   const auto start = std::chrono::steady_clock::now();
-  std::thread waiting([&] { EXPECT_TRUE(room.Reserve(60, seen, absl::Minutes(1))); });
-  while (!looked) std::this_thread::yield();
+  std::thread waiting([&] { EXPECT_EQ(room.Reserve(look, absl::Minutes(1)), 60); });
+  while (!room.awaited()) std::this_thread::yield();
   copied = 30;
   room.Wake();
   waiting.join();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
-  room.Return(60);
-  // Larger than all of it: alone.
-  EXPECT_FALSE(room.Reserve(500, taken, absl::ZeroDuration()));
-  copied = 0;
-  EXPECT_TRUE(room.Reserve(500, taken, absl::ZeroDuration()));
+}
+
+TEST(CutRoom, WhoNeedsMoreThanAllOfItWaitsForTheWriterAsLongAsThatReads) {
+  constexpr absl::Duration kLimit = absl::Seconds(1);
+  CutRoom room(100);
+  std::atomic<uint64_t> unread = 500;
+  const auto look = [&] { return CutRoom::Now{.needed = unread, .copied = 0, .unread = unread}; };
+  EXPECT_EQ(room.Reserve(look, absl::ZeroDuration()), std::nullopt);
+  std::atomic<bool> granted = false;
+  std::thread waiting([&] {
+    EXPECT_EQ(room.Reserve(look, kLimit), 100);
+    granted = true;
+  });
+  // In all longer than the limit.
+  for (int i = 0; i < 16; ++i) {
+    absl::SleepFor(kLimit / 8);
+    EXPECT_FALSE(granted) << i;
+    unread -= 25;
+    room.Wake();
+  }
+  waiting.join();
+  EXPECT_FALSE(room.awaited());
 }
 
 }  // namespace
