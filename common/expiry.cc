@@ -13,6 +13,11 @@ absl::StatusOr<Expiry> Expiry::New(const v1::ExpirySpec& spec, absl::string_view
     return absl::InvalidArgumentError(absl::StrCat("table ", table, ": expiry.min_norm is ",
                                                    spec.min_norm(), ", expected 0 or more"));
   }
+  if (spec.min_frequency() > kMostFrequency) {
+    return absl::InvalidArgumentError(absl::StrCat("table ", table, ": expiry.min_frequency is ",
+                                                   spec.min_frequency(), ", expected at most ",
+                                                   kMostFrequency));
+  }
   Expiry expiry;
   expiry.after_steps_ = spec.after_steps();
   expiry.min_frequency_ = spec.min_frequency();

@@ -14,7 +14,11 @@ namespace tessera {
 // row and step, so it does not depend on which ps holds the row. A value; thread-safe.
 class Expiry {
  public:
-  // INVALID_ARGUMENT names table and field: a norm that is negative or not finite.
+  // Updates of a row are counted up to here.
+  static constexpr uint32_t kMostFrequency = (1u << 24) - 1;
+
+  // INVALID_ARGUMENT names table and field: a norm that is negative or not finite, a frequency that
+  // no row reaches.
   static absl::StatusOr<Expiry> New(const v1::ExpirySpec& spec, absl::string_view table);
 
   // Whether there is any rule.

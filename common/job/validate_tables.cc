@@ -2,6 +2,7 @@
 #include <optional>
 #include <set>
 
+#include "common/expiry.h"
 #include "common/job/job_tables.h"
 #include "common/job/optimizer.h"
 #include "common/job/validate_parts.h"
@@ -104,6 +105,11 @@ absl::Status Tables(const v1::JobSpec& spec) {
     if (table.expiry().min_norm() < 0) {
       return Wrong(path + ".expiry.min_norm", "found ", table.expiry().min_norm(),
                    "; expected 0 or more");
+    }
+    if (table.expiry().min_frequency() > Expiry::kMostFrequency) {
+      return Wrong(path + ".expiry.min_frequency", "found ", table.expiry().min_frequency(),
+                   "; expected at most ", Expiry::kMostFrequency,
+                   ", up to which updates are counted");
     }
     TESSERA_RETURN_IF_ERROR(
         Optimizer(table.has_optimizer(), table.optimizer(), path + ".optimizer"));

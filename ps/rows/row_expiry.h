@@ -6,6 +6,8 @@
 
 namespace tessera::ps {
 
+static_assert(Expiry::kMostFrequency == Row::kMaxFrequency);
+
 // Expiry::Takes of a row in memory or of a record from disk.
 inline bool ExpiryTakes(const Expiry& expiry, const Row& row, const RowLayout& layout,
                         uint64_t applied_steps) {

@@ -93,6 +93,11 @@ TEST(Expiry, TakesNothingWithoutARuleAndNamesWhatIsWrong) {
     EXPECT_THAT(status.message(),
                 testing::HasSubstr(absl::StrCat("table t: expiry.min_norm is ", text)));
   }
+  EXPECT_TRUE(Expiry::New(Spec(0, 16777215, 0), "t").ok());
+  const absl::Status status = Expiry::New(Spec(0, 16777216, 0), "t").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "table t: expiry.min_frequency is 16777216, expected at most 16777215");
 }
 
 }  // namespace

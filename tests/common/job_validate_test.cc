@@ -316,6 +316,8 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfATable) {
            "tables[1].admission.probability", "found 0; expected more than 0 and at most 1"},
           {[=](auto& s) { table(s)->mutable_expiry()->set_min_norm(-1); },
            "tables[1].expiry.min_norm", "found -1; expected 0 or more"},
+          {[=](auto& s) { table(s)->mutable_expiry()->set_min_frequency(1 << 24); },
+           "tables[1].expiry.min_frequency", "found 16777216; expected at most 16777215"},
           {[=](auto& s) { table(s)->mutable_optimizer()->set_weight_decay(-1); },
            "tables[1].optimizer.weight_decay", "found -1; expected 0 or more"},
           {[=](auto& s) { table(s)->mutable_optimizer()->set_clip_value(-1); },
