@@ -195,12 +195,7 @@ absl::StatusOr<RowCounts> Table::FindOrMake(absl::Span<const uint64_t> keys, boo
   }
   if (admission_ != nullptr) return PullAdmitted(keys, values, statuses);
   TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoom(keys, /*may_last=*/true));
-  RowCounts counts;
-  if (tier_ != nullptr) {
-    TESSERA_ASSIGN_OR_RETURN(counts, FromTier(tier_->FindOrCreate(keys, values, statuses, part)));
-  } else {
-    counts = store_.FindOrCreate(keys, values, statuses, nullptr, part);
-  }
+  TESSERA_ASSIGN_OR_RETURN(const RowCounts counts, FindOrCreate(keys, values, statuses, part));
   room.Use(counts.created * room_of_row());
   return counts;
 }
@@ -215,22 +210,37 @@ absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, f
     counts = store_.Find(keys, values, statuses);
   }
   if (counts.absent == 0) return counts;
-  // An absent key has the values that its row starts from already: only the row is missing.
-  std::vector<uint64_t> made;
-  for (size_t i = 0; i < keys.size(); ++i) {
+  std::vector<uint32_t> positions;  // of the keys that get a row
+  std::vector<uint64_t> admitted;
+  for (uint32_t i = 0; i < keys.size(); ++i) {
     if (statuses[i] != v1::ROW_ABSENT) continue;
-    const bool admitted = admission_->AtPull(keys[i]);
-    statuses[i] = admitted ? v1::ROW_CREATED : v1::ROW_NOT_ADMITTED;
-    if (admitted) made.push_back(keys[i]);
+    statuses[i] = v1::ROW_NOT_ADMITTED;
+    if (!admission_->AtPull(keys[i])) continue;
+    positions.push_back(i);
+    admitted.push_back(keys[i]);
   }
-  counts.not_admitted = counts.absent - made.size();
+  counts.not_admitted = std::exchange(counts.absent, 0) - admitted.size();
+  TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoomFor(admitted.size(), /*may_last=*/true));
+  // Another call, or the same key earlier in this one, may make the row first.
+  std::vector<float> of_rows(admitted.size() * dim());
+  std::vector<uint8_t> found(admitted.size());
+  TESSERA_ASSIGN_OR_RETURN(const RowCounts rows, FindOrCreate(admitted, of_rows.data(),
+                                                              found.data(), RowPart::kEmbedding));
+  room.Use(rows.created * room_of_row());
+  for (size_t i = 0; i < positions.size(); ++i) {
+    std::copy_n(of_rows.data() + i * dim(), dim(), values + size_t{positions[i]} * dim());
+    statuses[positions[i]] = found[i];
+  }
+  counts.hits += rows.hits;
+  counts.created = rows.created;
   not_admitted_.fetch_add(counts.not_admitted, std::memory_order_relaxed);
-  counts.created = made.size();
-  counts.absent = 0;
-  TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoomFor(made.size(), /*may_last=*/true));
-  TESSERA_RETURN_IF_ERROR(FromTier(Make(made)));
-  room.Use(made.size() * room_of_row());
   return counts;
+}
+
+absl::StatusOr<RowCounts> Table::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
+                                              uint8_t* statuses, RowPart part) {
+  if (tier_ != nullptr) return FromTier(tier_->FindOrCreate(keys, values, statuses, part));
+  return store_.FindOrCreate(keys, values, statuses, nullptr, part);
 }
 
 absl::Status Table::Make(absl::Span<const uint64_t> keys) {

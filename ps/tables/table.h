@@ -197,6 +197,8 @@ class Table {
 
   absl::StatusOr<RowCounts> FindOrMake(absl::Span<const uint64_t> keys, bool read_only,
                                        float* values, uint8_t* statuses, RowPart part);
+  absl::StatusOr<RowCounts> FindOrCreate(absl::Span<const uint64_t> keys, float* values,
+                                         uint8_t* statuses, RowPart part);
   absl::StatusOr<RowCounts> PullAdmitted(absl::Span<const uint64_t> keys, float* values,
                                          uint8_t* statuses);
   // `parts` without the keys that are not admitted; makes rows for keys that are admitted now.

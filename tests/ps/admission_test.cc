@@ -217,5 +217,23 @@ TEST_F(AdmittingShard, MakesRowsOfChosenKeysAtTheirFirstPullAndOfNoOthers) {
   EXPECT_EQ(stats.dropped_gradients(), 100 - rows);
 }
 
+TEST_F(AdmittingShard, AKeyThatComesTwiceIsCreatedOnce) {
+  const auto shard = Open(WithProbability(0.99f));
+  std::vector<uint64_t> keys;
+  for (uint64_t key = 0; key < 100; ++key) keys.insert(keys.end(), {key, key});
+  const PendingPull pull(*shard, PullOf(0, 0, {{0, keys}}));
+  ASSERT_OK(pull.status());
+  EXPECT_EQ(pull.values(), std::vector<float>(400, 0.5f));
+  const std::string statuses = pull.status_bytes();
+  const uint64_t rows = shard->rows();
+  EXPECT_GT(rows, 80u);
+  EXPECT_EQ(std::count(statuses.begin(), statuses.end(), v1::ROW_CREATED), int(rows));
+  EXPECT_EQ(std::count(statuses.begin(), statuses.end(), v1::ROW_HIT), int(rows));
+  const v1::TableStats stats = shard->Stats().tables(0);
+  EXPECT_EQ(stats.created(), rows);
+  EXPECT_EQ(stats.hits(), rows);
+  EXPECT_EQ(stats.not_admitted(), 200 - 2 * rows);
+}
+
 }  // namespace
 }  // namespace tessera::ps
