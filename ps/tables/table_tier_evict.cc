@@ -77,7 +77,8 @@ absl::StatusOr<uint64_t> TableTier::EvictRows(uint64_t bytes) {
           absl::MutexLock lock(&evict_mu_);
           const uint64_t left = store_.Sweep(partition, most, clock_, [&](const Row& row) {
             // On disk this row would be taken for one that was there when it expired. A row that
-            // was never updated loses nothing by that, unless a cut has it.
+            // was never updated loses nothing by that, unless a cut has it: it is new, or has
+            // expired since a warm start and was kept for lack of room to erase it (Expire).
             if (HasExpired(row) && (row.frequency > 0 || cut_open_)) return false;
             leaving.Add(row);
             return true;
