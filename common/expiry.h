@@ -25,9 +25,9 @@ class Expiry {
   bool active() const { return after_steps_ > 0 || min_frequency_ > 0 || min_norm_ > 0; }
   // `applied_steps`: the steps before the cut. A row last updated by step s has gone applied_steps
   // - 1 - s steps without an update. A row without any update counts as updated by step 0: it holds
-  // its initial value, or what a warm start gave it. `norm` gives the L2 norm of its embedding and is called if that
-  // decides. Once a row goes at some step it goes at every later one unless it changes: rows on
-  // disk are taken long after the cut at which they expired.
+  // its initial value, or what a warm start gave it. `norm` gives the L2 norm of its embedding and
+  // is called if that decides. Once a row goes at some step it goes at every later one unless it
+  // changes: rows on disk are taken long after the cut at which they expired.
   bool Takes(uint64_t last_step, uint32_t frequency, uint64_t applied_steps,
              absl::FunctionRef<double()> norm) const;
 
