@@ -13,6 +13,7 @@ namespace {
 
 // In the state log.
 constexpr char kKey[] = "cluster";
+constexpr char kClaimingKey[] = "claiming";
 constexpr char kNextJobKey[] = "next_job";  // as in job_table.cc
 
 std::string FileOf(const std::string& folder) { return absl::StrCat(folder, "/CLUSTER"); }
@@ -38,6 +39,8 @@ absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem*
   TESSERA_RETURN_IF_ERROR(WithContext(files->CreateFolder(folder), "checkpoint root"));
   absl::StatusOr<std::string> known = log->Get(kKey);
   const bool claimed = known.ok();
+  // The file may name the cluster already.
+  if (absl::IsNotFound(known.status())) known = log->Get(kClaimingKey);
   if (absl::IsNotFound(known.status())) known = NewCluster();
   TESSERA_RETURN_IF_ERROR(known.status());
   const absl::Status numbered = log->Get(kNextJobKey).status();
@@ -63,7 +66,9 @@ absl::Status CheckpointRoot::Claim(bool from_another) {
         ", which had jobs before it saw that: folders of the other one may have their names; give "
         "each cluster a --checkpoint-root of its own"));
   }
-  // In this order, so that a state that knows of a claim finds the file.
+  // In this order, so that a state that knows of a claim finds the file, and a file that names a
+  // cluster finds a state that knows the name.
+  TESSERA_RETURN_IF_ERROR(log_->Apply({{kClaimingKey, cluster_}}));
   TESSERA_RETURN_IF_ERROR(
       WriteFileAtomically(files_, FileOf(folder_), absl::StrCat(cluster_, "\n")));
   if (!before.empty() && before != cluster_) {

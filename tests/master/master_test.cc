@@ -554,13 +554,16 @@ TEST_F(MasterTest, AClaimThatFailsAtTheStartIsTriedAgain) {
   const auto cluster = [&] {
     return *ReadWholeFile(PosixFileSystem(), folder_ + "/checkpoints/CLUSTER");
   };
-  // The first write is the master's own.
-  ASSERT_TRUE(ArmFailpoints("master.state_log.apply=error@2").ok());
+  // The first write is the master's own, the second one the name that it will claim the root by.
+  ASSERT_TRUE(ArmFailpoints("master.state_log.apply=error@3").ok());
   StartMaster();
   DisarmFailpoints();
   const std::string own = cluster();
-  StartNodes(1, 1);
   const std::string id = Submit(SmallJob(), 1, 1);
+  StopMaster();
+  StartMaster();
+  EXPECT_EQ(cluster(), own) << "it did not know its own name";
+  StartNodes(1, 1);
   EXPECT_EQ(v1::JobState_Name(Watch(id).back().state()), "SUCCEEDED");
   StopMaster();
   StartMaster();
@@ -579,8 +582,8 @@ TEST_F(MasterTest, ARootOfAnotherClusterIsNotClaimedOnceThereAreJobs) {
   StopMaster();
   std::filesystem::remove_all(folder_ + "/state");
   std::filesystem::rename(root, other);
-  // The first write is the master's own; the second one that of its claim.
-  ASSERT_TRUE(ArmFailpoints("master.state_log.apply=error@2").ok());
+  // The first write is the master's own, the third one that of its claim.
+  ASSERT_TRUE(ArmFailpoints("master.state_log.apply=error@3").ok());
   StartMaster();
   DisarmFailpoints();
   // The root's file system is mounted.
