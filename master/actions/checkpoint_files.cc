@@ -181,10 +181,9 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
 
 void CheckpointFiles::Drop(const std::string& folder) const {
   const absl::StatusOr<std::string> path = PathBelow(root_.folder(), folder);
-  absl::Status removed = path.status();
-  // In another's root the folder may be another's.
-  removed.Update(root_.MayWrite());
-  if (removed.ok()) removed = RemoveCheckpoint(files_, *path);
+  // Nothing was begun there, and the folder may be another's.
+  if (!root_.MayWrite().ok()) return;
+  const absl::Status removed = path.ok() ? RemoveCheckpoint(files_, *path) : path.status();
   if (!removed.ok()) {
     SPDLOG_WARN("a failed checkpoint stays behind: {}", std::string(removed.message()));
   }

@@ -14,6 +14,7 @@ namespace {
 // In the state log.
 constexpr char kKey[] = "cluster";
 constexpr char kClaimingKey[] = "claiming";
+constexpr char kFromKey[] = "claiming_from";
 constexpr char kNextJobKey[] = "next_job";  // as in job_table.cc
 
 std::string FileOf(const std::string& folder) { return absl::StrCat(folder, "/CLUSTER"); }
@@ -45,10 +46,15 @@ absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem*
   TESSERA_RETURN_IF_ERROR(known.status());
   const absl::Status numbered = log->Get(kNextJobKey).status();
   if (!absl::IsNotFound(numbered)) TESSERA_RETURN_IF_ERROR(numbered);
+  TESSERA_ASSIGN_OR_RETURN(const std::string owner, ClusterOf(*files, folder));
+  // Jobs that are still to be numbered leave out the folders that are there now.
+  absl::StatusOr<std::string> from = owner;
+  if (numbered.ok()) from = log->Get(kFromKey);
+  if (absl::IsNotFound(from.status())) from = "";
+  TESSERA_RETURN_IF_ERROR(from.status());
   std::unique_ptr<CheckpointRoot> root(new CheckpointRoot(
-      files, std::move(folder), *std::move(known), claimed, /*has_no_job=*/!numbered.ok(), log));
+      files, std::move(folder), *std::move(known), claimed, *std::move(from), log));
   if (!claimed) return root;
-  TESSERA_ASSIGN_OR_RETURN(const std::string owner, ClusterOf(*files, root->folder_));
   const absl::Status ours = root->CheckOwner(owner);
   // Another's root is to be given back by a person; one that is not mounted may come.
   if (!ours.ok() && !owner.empty()) return absl::FailedPreconditionError(ours.message());
@@ -56,11 +62,11 @@ absl::StatusOr<std::unique_ptr<CheckpointRoot>> CheckpointRoot::Open(FileSystem*
   return root;
 }
 
-absl::Status CheckpointRoot::Claim(bool from_another) {
+absl::Status CheckpointRoot::Claim() {
   absl::MutexLock lock(&mu_);
   if (claimed_ || log_ == nullptr) return absl::OkStatus();
   TESSERA_ASSIGN_OR_RETURN(const std::string before, ClusterOf(files_, folder_));
-  if (!before.empty() && before != cluster_ && !from_another) {
+  if (!before.empty() && before != cluster_ && before != from_) {
     return absl::UnavailableError(absl::StrCat(
         FileOf(folder_), " names cluster ", before, ", and this one is ", cluster_,
         ", which had jobs before it saw that: folders of the other one may have their names; give "
@@ -68,7 +74,7 @@ absl::Status CheckpointRoot::Claim(bool from_another) {
   }
   // In this order, so that a state that knows of a claim finds the file, and a file that names a
   // cluster finds a state that knows the name.
-  TESSERA_RETURN_IF_ERROR(log_->Apply({{kClaimingKey, cluster_}}));
+  TESSERA_RETURN_IF_ERROR(log_->Apply({{kClaimingKey, cluster_}, {kFromKey, from_}}));
   TESSERA_RETURN_IF_ERROR(
       WriteFileAtomically(files_, FileOf(folder_), absl::StrCat(cluster_, "\n")));
   if (!before.empty() && before != cluster_) {
@@ -81,7 +87,7 @@ absl::Status CheckpointRoot::Claim(bool from_another) {
 }
 
 absl::Status CheckpointRoot::MayWrite() {
-  TESSERA_RETURN_IF_ERROR(Claim(/*from_another=*/false));
+  TESSERA_RETURN_IF_ERROR(Claim());
   return CheckClaim();
 }
 

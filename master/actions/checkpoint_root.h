@@ -16,9 +16,10 @@ namespace tessera::master {
 // The folder of all jobs' checkpoints, and the cluster that may write there. Jobs' folders are
 // named by a cluster's job numbers, so two clusters over one root would write into the same
 // folders. The root's file CLUSTER names its owner: the cluster that last claimed it, which a
-// cluster does once. It claims another's root only before it has numbered a job, since it leaves
-// out the numbers of the folders that it finds. An older cluster later finds its claim kept or
-// taken; or no file, where the root's file system is not mounted. Thread-safe.
+// cluster does once. It takes another's root over only if it was that one's before this cluster
+// had numbered a job, since it leaves out the numbers of the folders that it finds. An older
+// cluster later finds its claim kept or taken; or no file, where the root's file system is not
+// mounted. Thread-safe.
 class CheckpointRoot {
  public:
   // A root that is nobody's: it is not claimed, and nothing is checked. `files` is borrowed.
@@ -34,8 +35,8 @@ class CheckpointRoot {
   const std::string& cluster() const { return cluster_; }  // empty: a root that is nobody's
 
   // Claims the root, once in a cluster's life. Called by a master that serves; after an error
-  // MayWrite tries again. UNAVAILABLE: it is another's, and this cluster has jobs already.
-  absl::Status Claim() ABSL_LOCKS_EXCLUDED(mu_) { return Claim(has_no_job_); }
+  // MayWrite tries again. UNAVAILABLE: it is another's, and was not when jobs were numbered.
+  absl::Status Claim() ABSL_LOCKS_EXCLUDED(mu_);
   // Whether this cluster may write here. UNAVAILABLE: another has claimed the root since, and may
   // give it back; or this one's claim is not there. Else why it cannot claim the root.
   absl::Status MayWrite() ABSL_LOCKS_EXCLUDED(mu_);
@@ -47,22 +48,22 @@ class CheckpointRoot {
 
  private:
   CheckpointRoot(FileSystem* files, std::string folder, std::string cluster, bool claimed,
-                 bool has_no_job, StateLog* log)
+                 std::string from, StateLog* log)
       : files_(*files),
         folder_(std::move(folder)),
         cluster_(std::move(cluster)),
-        has_no_job_(has_no_job),
+        from_(std::move(from)),
         log_(log),
         claimed_(claimed) {}
 
-  absl::Status Claim(bool from_another) ABSL_LOCKS_EXCLUDED(mu_);
   // UNAVAILABLE: the root's CLUSTER names another; `owner` empty: there is none.
   absl::Status CheckOwner(const std::string& owner) const;
 
   FileSystem& files_;
   const std::string folder_;
   const std::string cluster_;
-  const bool has_no_job_ = false;  // when it was opened
+  // The cluster whose folders the numbers of jobs leave out; empty: none.
+  const std::string from_;
   StateLog* const log_ = nullptr;  // null: a root that is nobody's
 
   mutable absl::Mutex mu_;

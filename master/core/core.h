@@ -217,8 +217,8 @@ class MasterCore {
   Start TryStart(v1::JobRecord* record, const Now& now);
   // The job was interrupted, and is not yet to be tried again.
   bool IsToWait(const v1::JobRecord& record, const Now& now) const;
-  // Ps have had no room for the job for so long that it neither holds back others while it is to
-  // wait, nor pre-empts any.
+  // Ps have had no room for the job for so long that it neither holds back others nor pre-empts
+  // any.
   static bool LacksRoom(const v1::JobRecord& record);
   // Settles the numbers of processes of a job that takes as many as there are. False: it cannot
   // train on them, and has failed.

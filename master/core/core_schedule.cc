@@ -245,8 +245,9 @@ void MasterCore::StartWaiting(const Now& now) {
     const Start start = TryStart(record, now);
     holds_all = start == Start::kWaits;
     if (start == Start::kAboveQuota) teams.insert(TeamOf(record->status().spec()));
-    holds_new |= start == Start::kLacksLive || start == Start::kLacksFree;
-    holds_suspended |= start == Start::kLacksFree;
+    const bool holds = !LacksRoom(*record);
+    holds_new |= holds && (start == Start::kLacksLive || start == Start::kLacksFree);
+    holds_suspended |= holds && start == Start::kLacksFree;
     if (start != Start::kLacksFree) continue;
     ExplainWait(record, i + 1, waiting[0],
                 absl::StrCat("it needs ", std::max(NeedsOf(*record).workers, 1u), " workers, and ",

@@ -289,7 +289,7 @@ class JobRun {
   // The push log of a lost ps brings back what was pushed to it.
   bool ComesBackByLog() const { return Logged() && (!Unsaved() || log_origin_.has_value()); }
   // The checkpoint that a lost ps returns to alone if no push log brings it back and recovery.mode
-  // is partial. nullopt: the mode is exact, cards may train rows, or there is no checkpoint yet.
+  // is partial. nullopt: the mode is exact, MayTrainOnCards, or there is no checkpoint yet.
   std::optional<Origin> PartialOrigin() const;
   std::optional<Work> TakeRecovery();
   // Makes `request` that of a ps that returns to `origin` alone.
@@ -377,8 +377,8 @@ class JobRun {
   absl::Status IsOver() const;
   // One of the batches of the failed unit may be at fault, so the unit may be tried again.
   bool MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const;
-  // Whether the card of the rank's worker may train rows (RowCacheSpec.write_back).
-  bool MayTrainOnCard(Rank rank) const;
+  // Whether cards train rows, where workers have them (RowCacheSpec.write_back).
+  bool MayTrainOnCards() const;
   // Whether the former holder of the rank's unit may have lost changes that its card had made to
   // rows and not pushed (RowCacheSpec.write_back), from batches that count as done.
   bool MayHaveLostChanges(const v1::Train& train, const v1::NextWorkRequest& request) const;

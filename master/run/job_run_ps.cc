@@ -26,10 +26,9 @@ bool JobRun::Logged() const {
 
 std::optional<JobRun::Origin> JobRun::PartialOrigin() const {
   if (spec().recovery().mode() != v1::RecoverySpec::PARTIAL || !Trains()) return std::nullopt;
-  // Cards push by how much rows have changed, from what ps had before the loss.
-  for (uint32_t r = 0; r < options_.workers.size(); ++r) {
-    if (MayTrainOnCard(Rank(r))) return std::nullopt;
-  }
+  // Cards push by how much rows have changed, from what ps had before the loss. Whether a worker
+  // has a card may change until the ps is back.
+  if (MayTrainOnCards()) return std::nullopt;
   Origin origin = origin_;
   // No folder: the rows came from other ps.
   if (origin.folder.empty() && last_checkpoint_.step.has_value()) {

@@ -194,13 +194,12 @@ bool JobRun::MayTryAgain(Rank rank, const v1::NextWorkRequest& request) const {
   }
 }
 
-bool JobRun::MayTrainOnCard(Rank rank) const {
-  return spec().train().row_cache().write_back() && spec().train().device() != "cpu" &&
-         desk_.MayTrainOnCard(rank);
+bool JobRun::MayTrainOnCards() const {
+  return spec().train().row_cache().write_back() && spec().train().device() != "cpu";
 }
 
 bool JobRun::MayHaveLostChanges(const v1::Train& train, const v1::NextWorkRequest& request) const {
-  return MayTrainOnCard(Rank(request.rank())) &&
+  return MayTrainOnCards() && desk_.MayTrainOnCard(Rank(request.rank())) &&
          std::max(request.next_push(), request.end_push()) > train.first_step();
 }
 

@@ -186,6 +186,24 @@ TEST_F(CorePrioritiesTest, AJobWithoutRoomPreemptsNobodyAndHasItsTenMinutes) {
   EXPECT_EQ(Job(high).reason(), "NoRoom");
 }
 
+TEST_F(CorePrioritiesTest, AJobWithoutRoomHoldsBackNobodyAlsoWhereOthersHaveItsWorkers) {
+  JoinAll(1, 2);
+  on_open_ = [](const OpenPs& open) {
+    const bool urgent = open.calls[0].second.job_id() == "urgent-1";
+    return urgent ? absl::ResourceExhaustedError("no space") : absl::OkStatus();
+  };
+  const std::string high = Submit(Urgent(5), 2, 1);
+  const std::string low = Submit(Quiet(200), 1, 1);
+  RunUntilStep(low, 20);
+  EXPECT_EQ(Job(high).reason(), "Preempted");
+  // The other worker is free.
+  const std::string other = Submit(Quiet(), 1, 1);
+  RunUntil(other, v1::SUCCEEDED);
+  EXPECT_EQ(Job(low).state(), v1::RUNNING);
+  EXPECT_EQ(Job(low).generation(), 1u);
+  EXPECT_EQ(Job(high).state(), v1::SUSPENDED);
+}
+
 TEST_F(CorePrioritiesTest, AnInterruptedJobLetsOneOfHigherPriorityGoFirst) {
   JoinAll(1, 1);
   const std::string low = Submit(Quiet(), 1, 1);

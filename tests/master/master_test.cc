@@ -568,6 +568,18 @@ TEST_F(MasterTest, AClaimThatFailsAtTheStartIsTriedAgain) {
   StopMaster();
   StartMaster();
   EXPECT_EQ(cluster(), own) << "its state did not know that the cluster had claimed the root";
+  // So is that of a cluster which takes the root over from this one.
+  workers_.clear();
+  ps_.clear();
+  StopMaster();
+  std::filesystem::remove_all(folder_ + "/state");
+  ASSERT_TRUE(ArmFailpoints("master.state_log.apply=error@2").ok());
+  StartMaster();
+  DisarmFailpoints();
+  EXPECT_EQ(cluster(), own);
+  StartNodes(1, 1);
+  EXPECT_EQ(v1::JobState_Name(Watch(Submit(SmallJob(), 1, 1)).back().state()), "SUCCEEDED");
+  EXPECT_NE(cluster(), own);
 }
 
 // The number of its first job was chosen where another cluster's folders could not be seen.
