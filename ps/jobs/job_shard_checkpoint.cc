@@ -166,7 +166,10 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   if (cuts) {
     absl::StatusOr<PartCut> made =
         OrExhausted("a checkpoint", [&] { return Cut(request, folder, std::move(last), open); });
-    if (!made.ok()) DropCut(tables_);  // drops whatever part of it was begun
+    if (!made.ok()) {
+      DropCut(tables_);  // drops whatever part of it was begun
+      cut_room_.Wake();
+    }
     status = made.status();
     if (made.ok()) cut = *std::move(made);
   }
@@ -209,6 +212,7 @@ absl::Status JobShard::EndCut(absl::Duration limit) {
     cut = std::exchange(cut_, std::nullopt);
   }
   if (cut.has_value()) DropCut(tables_);
+  cut_room_.Wake();
   return absl::OkStatus();
 }
 

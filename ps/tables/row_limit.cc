@@ -18,6 +18,9 @@ constexpr uint64_t kGivenBackAtOnce = 64 << 20;
 constexpr uint64_t kPartThatIsRoom = 64;
 // Nobody lacks room any more who has not asked for so long; callers come again within seconds.
 constexpr absl::Duration kForgotten = absl::Seconds(30);
+// Memory of a table that is closed has gone after so long, mostly: of rows, maps, filters and
+// files.
+constexpr absl::Duration kGone = absl::Seconds(10);
 
 // Bytes of what a table has.
 struct Memory {
@@ -28,6 +31,7 @@ struct Memory {
     coming = table.tier()->coming_bytes();
   }
   uint64_t staying() const { return rows + tier + coming + sightings; }
+  uint64_t there() const { return rows + spilling + tier + sightings; }
 
   uint64_t rows = 0;      // those that stay
   uint64_t spilling = 0;  // those that may leave
@@ -130,6 +134,7 @@ void RowLimit::Add(const std::string& job, Table* table) {
 
 void RowLimit::Remove(Table* table) {
   absl::MutexLock lock(&mu_);
+  leaving_.push_back({.bytes = Memory(*table).there(), .at = options_.clock->Monotonic()});
   std::erase_if(tables_, [table](const OfJob& of) { return of.table == table; });
 }
 
@@ -137,6 +142,8 @@ void RowLimit::Weigh() {
   const absl::Duration now = options_.clock->Monotonic();
   absl::MutexLock lock(&mu_);
   const uint64_t used = used_.load(std::memory_order_relaxed);
+  // First: what tables grow by meanwhile is not to be taken for what is beside them, for hours.
+  const uint64_t resident = options_.resident ? options_.resident() : 0;
   uint64_t staying = 0;
   uint64_t counted = 0;
   uint64_t copies = 0;
@@ -145,14 +152,16 @@ void RowLimit::Weigh() {
   for (const OfJob& of : tables_) {
     const Memory memory(*of.table);
     staying += memory.staying();
-    counted += memory.staying() - memory.coming + memory.spilling;
+    counted += memory.there();
     copies += of.table->store().copied_bytes();
     below_ += memory.tier + memory.coming;
     sightings_ += memory.sightings;
     others += of.table->sighting_bytes_of_a_cut();
   }
+  std::erase_if(leaving_, [now](const Leaving& of) { return now - of.at > kGone; });
+  for (const Leaving& of : leaving_) counted += of.bytes;
   if (options_.resident) {
-    beside_.Measure(options_.resident(), counted + copies, now);
+    beside_.Measure(resident, counted + copies, now);
     others += beside_.bytes() + std::max(copies, options_.copy_bytes);
   }
   others_.store(others, std::memory_order_relaxed);

@@ -125,6 +125,12 @@ class RowLimit {
     Table* table;
   };
   std::vector<OfJob> tables_ ABSL_GUARDED_BY(mu_);
+  // Memory of closed tables, which is resident until their jobs are.
+  struct Leaving {
+    uint64_t bytes = 0;
+    absl::Duration at;  // since when
+  };
+  std::vector<Leaving> leaving_ ABSL_GUARDED_BY(mu_);
   // At the last look, of measured_: of rows on disk, and of keys without a row.
   uint64_t below_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t sightings_ ABSL_GUARDED_BY(mu_) = 0;

@@ -136,6 +136,31 @@ TEST_F(RowLimitTest, WhatRisesBesideRowsCountsAtOnceAndForHours) {
   EXPECT_NEAR(static_cast<double>(beside.bytes()), 564.0 * kMiB, 1);
 }
 
+// Else the job would not find room where it was, when it comes back to its checkpoint.
+TEST_F(RowLimitTest, MemoryOfAClosedJobIsNotTakenForAllElseWhileItGoes) {
+  uint64_t resident = 800 * kMiB;
+  RowLimit::Options options;
+  options.bytes = 1600 * kMiB;
+  options.clock = &clock_;
+  options.look = absl::InfiniteDuration();
+  options.resident = [&resident] { return resident; };
+  RowLimit limit(options);
+  std::shared_ptr<JobShard> shard = Open(AsyncJob(), &limit);
+  ASSERT_OK(Pull(*shard, Keys(0, 8 * kBatch)));
+  resident = 900 * kMiB;
+  limit.Weigh();
+  const uint64_t others = limit.others(), rows = limit.rows();
+  ASSERT_GT(rows, kMiB);
+  shard.reset();
+  limit.Weigh();
+  EXPECT_EQ(limit.others(), others);
+  EXPECT_EQ(limit.rows(), 0);
+  // What has not gone by then is something else.
+  clock_.Advance(absl::Seconds(11));
+  limit.Weigh();
+  EXPECT_EQ(limit.others(), others + rows);
+}
+
 TEST_F(RowLimitTest, SaysAfterATimeWithoutRoomThatItLasts) {
   const auto limit = Limit();
   const auto refuse = [&] { return limit->Refuse("job-1", "rows", /*may_last=*/true).code(); };
