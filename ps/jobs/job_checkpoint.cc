@@ -1,6 +1,7 @@
 #include "ps/jobs/job_checkpoint.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -74,26 +75,36 @@ absl::Status WriteBelow(RowFileWriter& writer, TableIndex index, Table& table,
   return table.VisitCutBelow(partition, write);
 }
 
-absl::StatusOr<v1::CheckpointFile> WriteLayer(FileSystem& files, const PartCut& cut, size_t layer,
-                                              const PartitionSet& partitions, const Tables& tables,
-                                              KeepGoing keep_going, WritePartition write) {
+// The tables of each file of rows in memory, in the order in which they are written: those whose
+// rows all change at every step first, as their copies fill the room for them soonest. No group is
+// empty.
+std::vector<std::vector<TableIndex>> GroupsOf(const Tables& tables) {
+  std::vector<std::vector<TableIndex>> groups(2);
+  for (uint32_t t = 0; t < tables.size(); ++t) {
+    groups[tables[t]->may_spill() ? 1 : 0].push_back(TableIndex(t));
+  }
+  std::erase_if(groups, [](const auto& group) { return group.empty(); });
+  return groups;
+}
+
+absl::StatusOr<v1::CheckpointFile> WriteFile(FileSystem& files, const std::string& path,
+                                             uint32_t layer, absl::Span<const TableIndex> group,
+                                             const PartitionSet& partitions, const Tables& tables,
+                                             KeepGoing keep_going, WritePartition write) {
   TESSERA_RETURN_IF_ERROR(keep_going());
-  const std::string path =
-      absl::StrCat(cut.written.folder, "/rows-", cut.name, layer == 0 ? "" : "-layer-",
-                   layer == 0 ? "" : absl::StrCat(layer));
   // A file left by an earlier try may be a link, whose target must not be overwritten.
   TESSERA_RETURN_IF_ERROR(files.Remove(path));
   TESSERA_ASSIGN_OR_RETURN(
       const std::unique_ptr<RowFileWriter> writer,
       RowFileWriter::Create(files, path, partitions.partition_count(), tables.size()));
-  for (uint32_t t = 0; t < tables.size(); ++t) {
+  for (const TableIndex table : group) {
     for (const PartitionId partition : partitions.owned()) {
       TESSERA_RETURN_IF_ERROR(keep_going());
-      TESSERA_RETURN_IF_ERROR(write(*writer, TableIndex(t), *tables[t], partition));
+      TESSERA_RETURN_IF_ERROR(write(*writer, table, *tables[table.value()], partition));
     }
   }
   TESSERA_ASSIGN_OR_RETURN(v1::CheckpointFile file, writer->Finish());
-  file.set_layer(static_cast<uint32_t>(layer));
+  file.set_layer(layer);
   return file;
 }
 
@@ -113,14 +124,15 @@ bool IsIncrementWorth(const WrittenPart& base, const Tables& tables) {
   uint64_t increments = 0;
   for (const auto& table : tables) {
     if (!table->store().keeps_left()) return false;
-    if (table->every_row() || table->dense()) {
+    if (!table->may_spill()) {
       increments += table->store().rows() * table->store().layout().block_bytes();
     }
   }
   for (size_t i = 0; i < base.files.size(); ++i) {
     (i < base.first_files ? whole : increments) += base.files[i].bytes();
   }
-  return !base.files.empty() && base.files.size() < base.first_files + kMaxLayers &&
+  return !base.files.empty() &&
+         base.files.back().layer() < base.files[base.first_files - 1].layer() + kMaxLayers &&
          increments < whole / 2;
 }
 
@@ -173,27 +185,35 @@ absl::StatusOr<WrittenPart> WriteCut(FileSystem& files, PartCut cut, const Parti
     for (const v1::CheckpointFile& file : cut.unused) {
       TESSERA_RETURN_IF_ERROR(files.Remove(absl::StrCat(written.folder, "/", file.name())));
     }
-    const size_t lowest = written.files.size();
-    const size_t layers = spills ? 2 : 1;
-    written.new_bytes = 0;
-    TESSERA_ASSIGN_OR_RETURN(
-        v1::CheckpointFile memory,
-        WriteLayer(files, cut, lowest + layers - 1, partitions, tables, keep_going, WriteMemory));
-    if (spills) {
-      TESSERA_ASSIGN_OR_RETURN(
-          v1::CheckpointFile below,
-          WriteLayer(files, cut, lowest, partitions, tables, keep_going, WriteBelow));
-      written.files.push_back(std::move(below));
+    const size_t below = written.files.size();
+    const uint32_t lowest = below == 0 ? 0 : written.files.back().layer() + 1;
+    const uint32_t upper = lowest + (spills ? 1 : 0);
+    const auto path = [&](uint32_t layer, absl::string_view which) {
+      return absl::StrCat(written.folder, "/rows-", cut.name, which,
+                          layer == 0 ? "" : absl::StrCat("-layer-", layer));
+    };
+    std::vector<v1::CheckpointFile> memory;
+    const std::vector<std::vector<TableIndex>> groups = GroupsOf(tables);
+    for (const auto& group : groups) {
+      const std::string of = path(upper, &group == &groups.back() ? "" : "-every-row");
+      TESSERA_ASSIGN_OR_RETURN(memory.emplace_back(), WriteFile(files, of, upper, group, partitions,
+                                                                tables, keep_going, WriteMemory));
     }
-    written.files.push_back(std::move(memory));
-    for (size_t f = lowest; f < written.files.size(); ++f) {
+    if (spills) {
+      TESSERA_ASSIGN_OR_RETURN(written.files.emplace_back(),
+                               WriteFile(files, path(lowest, ""), lowest, groups.back(), partitions,
+                                         tables, keep_going, WriteBelow));
+    }
+    std::move(memory.begin(), memory.end(), std::back_inserter(written.files));
+    written.new_bytes = 0;
+    for (size_t f = below; f < written.files.size(); ++f) {
       written.new_bytes += written.files[f].bytes();
     }
     TESSERA_ASSIGN_OR_RETURN(written.sightings, WriteSightings(files, written.folder,
                                                                absl::StrCat("sightings-", cut.name),
                                                                partitions, tables, keep_going));
     for (size_t t = 0; t < tables.size(); ++t) written.rows[t] -= tables[t]->cut_gone();
-    if (cut.all) written.first_files = layers;
+    if (cut.all) written.first_files = written.files.size();
     PassFailpoint("ps.checkpoint.written");
     return absl::OkStatus();
   };

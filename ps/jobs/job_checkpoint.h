@@ -64,6 +64,8 @@ void CutTables(const Tables& tables, PartCut& cut);
 // or, over a base, "...-layer-<n>" with what changed since. Tables that spill take two layers. The
 // upper one, written first because changing rows are copied until it is, has the rows that are
 // newer in memory than on disk, or only in memory. The lower one has what was on disk at the cut.
+// Tables whose rows all change at every step (Table::may_spill is false) are written before the
+// others, to a file of their own of the same layer, "...-every-row", if there are both kinds.
 // Sightings go beside them to "sightings-g...", if tables count any.
 //
 // After an error the cut and the file are gone, and so are the marks of what changed: the next part

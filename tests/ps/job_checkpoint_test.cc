@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -115,6 +117,34 @@ TEST_F(CheckpointTest, AnIncrementHoldsWhatChangedAndComesBackWholeOnAnyNumberOf
   }
 }
 
+TEST_F(CheckpointTest, TablesWhoseRowsAllChangeAreWrittenFirst) {
+  const PartitionSet all = *PartitionSet::New(8, {0, 1, 2, 3, 4, 5, 6, 7});
+  v1::PsTable every_row = SgdTable("every row", 1, v1::ASYNC);
+  every_row.mutable_spec()->set_update(v1::EVERY_ROW);
+  Tables tables;
+  tables.push_back(*Table::New(SgdTable("some rows", 1, v1::ASYNC), 1, &all));
+  tables.push_back(*Table::New(every_row, 1, &all));
+  std::vector<uint64_t> keys(1000);
+  std::iota(keys.begin(), keys.end(), 0);
+  std::vector<float> values(keys.size());
+  std::vector<uint8_t> statuses(keys.size());
+  for (const auto& table : tables) {
+    ASSERT_OK(table->Pull(keys, false, values.data(), statuses.data()));
+  }
+  const uint64_t unread = tables[0]->store().layout().block_bytes() * keys.size();
+  int looks = 0;
+  const auto look = [&] {
+    if (tables[0]->store().copies_rows() && tables[0]->store().unread_bytes() < unread) {
+      EXPECT_EQ(tables[1]->store().unread_bytes(), 0u);
+      ++looks;
+    }
+    return absl::OkStatus();
+  };
+  auto first = WriteTables(files_, "root/a", {.generation = 1}, nullptr, all, tables, look);
+  ASSERT_OK(first.status());
+  EXPECT_GT(looks, 0);
+}
+
 TEST_F(CheckpointTest, AnIncrementTakesErasedRowsAway) {
   const PartitionSet all = *PartitionSet::New(8, {0, 1, 2, 3, 4, 5, 6, 7});
   Tables tables;
@@ -207,28 +237,33 @@ TEST_F(CheckpointTest, AllRowsAreWrittenWhereTheBaseIsNotWhatThisPsWroteLast) {
   job.Push(0, 0, {Moved(0, 1000)});
   ASSERT_OK(job.Checkpoint(0, "step-1"));
   const auto layers = [&](const std::string& folder) {
-    return ReadManifest(files_, "root/" + folder)->files_size();
+    uint32_t highest = 0;
+    const auto manifest = ReadManifest(files_, "root/" + folder);
+    for (const v1::CheckpointFile& file : manifest->files()) {
+      highest = std::max(highest, file.layer());
+    }
+    return highest + 1;
   };
   job.Push(0, 1, {Moved(0, 10)});
   ASSERT_OK(job.Checkpoint(0, "step-2", "elsewhere"));
-  EXPECT_EQ(layers("step-2"), 1);
+  EXPECT_EQ(layers("step-2"), 1u);
   // A try that fails has taken the marks of what changed.
   job.Push(0, 2, {Moved(0, 10)});
   files_.SetCapacity(0);
   EXPECT_FAILS(job.Checkpoint(0, "step-3", "step-2"), StatusCode::kResourceExhausted, "");
   files_.Repair();
   ASSERT_OK(job.Checkpoint(0, "step-4", "step-2"));
-  EXPECT_EQ(layers("step-4"), 1);
+  EXPECT_EQ(layers("step-4"), 1u);
   job.Push(0, 3, {Moved(0, 10)});
   ASSERT_OK(job.Checkpoint(0, "step-5", "step-4"));
-  EXPECT_EQ(layers("step-5"), 2);
+  EXPECT_EQ(layers("step-5"), 2u);
   // Increments that have grown to half of the whole end in a whole one.
   job.Push(0, 4, {Moved(0, 600)});
   ASSERT_OK(job.Checkpoint(0, "step-6", "step-5"));
-  EXPECT_EQ(layers("step-6"), 3);
+  EXPECT_EQ(layers("step-6"), 3u);
   job.Push(0, 5, {Moved(0, 1)});
   ASSERT_OK(job.Checkpoint(0, "step-7", "step-6"));
-  EXPECT_EQ(layers("step-7"), 1);
+  EXPECT_EQ(layers("step-7"), 1u);
 }
 
 TEST_F(CheckpointTest, AllRowsAreWrittenWhereSomebodyHasRemovedFilesOfTheBase) {
@@ -240,12 +275,13 @@ TEST_F(CheckpointTest, AllRowsAreWrittenWhereSomebodyHasRemovedFilesOfTheBase) {
   ASSERT_OK(job.Checkpoint(0, "step-1"));
   job.Push(0, 1, {Moved(0, 10)});
   ASSERT_OK(job.Checkpoint(0, "step-2", "step-1"));
-  ASSERT_EQ(files("step-2").size(), 2);
+  // Two of each layer: of the dense table, and of the others.
+  ASSERT_EQ(files("step-2").size(), 4);
   // The first of them can be linked still.
-  ASSERT_OK(files_.Remove("root/step-2/" + files("step-2")[1].name()));
+  ASSERT_OK(files_.Remove("root/step-2/" + files("step-2")[3].name()));
   job.Push(0, 2, {Moved(0, 10)});
   ASSERT_OK(job.Checkpoint(0, "step-3", "step-2"));
-  ASSERT_EQ(files("step-3").size(), 1);
+  ASSERT_EQ(files("step-3").size(), 2);
   ShardedJob again(From(TestJob(), "step-3"), 2, files_, clock_);
   EXPECT_EQ(again.Rows(0), job.Rows(0));
 }

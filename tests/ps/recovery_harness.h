@@ -141,8 +141,12 @@ class RecoveryHarness {
     ASSERT_OK(WriteManifest(files_, "root/" + folder, manifest));
   }
   SavedRows Rows(JobShard& shard, FileSystem& files, uint64_t step) {
-    EXPECT_OK(Call(shard, Request::CUT_AND_WRITE, "look", step));
-    SavedRows rows = ReadRows(files, "root/look/rows-g1-00000-of-00001");
+    const auto written = Call(shard, Request::CUT_AND_WRITE, "look", step);
+    EXPECT_OK(written);
+    SavedRows rows;
+    for (int f = 0; written.ok() && f < written->files_size(); ++f) {
+      rows.merge(ReadRows(files, "root/look/" + written->files(f).name()));
+    }
     EXPECT_OK(files.Remove("root/look"));
     return rows;
   }
