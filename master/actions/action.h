@@ -126,6 +126,8 @@ inline constexpr Lane kAllLanes[kLanes] = {Lane::kForeground, Lane::kBackground,
 struct Action {
   uint64_t id = 0;
   Work work;
+  // Of the job's rows, as far as that is known: calls that read or write them may take longer.
+  uint64_t row_bytes = 0;
 };
 
 struct ActionResult {

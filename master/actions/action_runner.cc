@@ -17,13 +17,16 @@ namespace {
 
 using Stub = v1::ParameterService::Stub;
 
-// Reading or writing a ps's whole part of a checkpoint.
-constexpr absl::Duration kLongCall = absl::Minutes(30);
 constexpr absl::Duration kShortCall = absl::Seconds(5);
 // A ps weighs about 10 million rows a second.
 constexpr absl::Duration kWeighCall = absl::Seconds(30);
 
 }  // namespace
+
+absl::Duration LongestCall(uint64_t row_bytes) {
+  constexpr double kBytesPerSecond = 20e6;
+  return absl::Minutes(30) + absl::Seconds(static_cast<double>(row_bytes) / kBytesPerSecond);
+}
 
 template <typename Request, typename Response, typename Prepare>
 absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
@@ -91,8 +94,9 @@ absl::StatusOr<std::vector<Response>> ActionRunner::CallAll(
   return responses;
 }
 
-ActionResult ActionRunner::Run(const Work& work) {
-  return std::visit([this](const auto& what) { return Do(what); }, work);
+ActionResult ActionRunner::Run(const Action& action) {
+  longest_call_ = LongestCall(action.row_bytes);
+  return std::visit([this](const auto& what) { return Do(what); }, action.work);
 }
 
 void ActionRunner::Cancel() {
@@ -122,7 +126,7 @@ ActionResult ActionRunner::Do(const OpenPs& open) {
   ActionResult result;
   result.status =
       CallAll<v1::OpenJobRequest, v1::OpenJobResponse>(
-          open.calls, kLongCall, "open the job", AfterError::kCancel,
+          open.calls, longest_call_, "open the job", AfterError::kCancel,
           [](Stub& stub, auto... arguments) { return stub.PrepareAsyncOpenJob(arguments...); },
           &result.failed_ps)
           .status();
@@ -153,7 +157,7 @@ ActionResult ActionRunner::Do(const CutCheckpoint& cut) {
   result.status = disk_.Begin(cut.folder);
   result.own_disk = !result.status.ok();
   if (result.status.ok()) {
-    result.status = CallWriteCheckpoint(cut.calls, kLongCall, "cut the checkpoint").status();
+    result.status = CallWriteCheckpoint(cut.calls, longest_call_, "cut the checkpoint").status();
   }
   if (result.status.ok()) return result;
   if (!result.own_disk) {
@@ -179,7 +183,7 @@ absl::StatusOr<std::vector<v1::WriteCheckpointResponse>> ActionRunner::CallWrite
 
 ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
   ActionResult result;
-  const auto parts = CallWriteCheckpoint(write.calls, kLongCall, "write the checkpoint");
+  const auto parts = CallWriteCheckpoint(write.calls, longest_call_, "write the checkpoint");
   result.own_disk = parts.ok();
   result.status = parts.ok() ? disk_.Commit(write, *parts) : parts.status();
   if (!result.status.ok()) {
@@ -204,7 +208,7 @@ ActionResult ActionRunner::Do(const CopyPartitions& copy) {
   ActionResult result;
   const bool drops = !copy.calls.empty() && copy.calls[0].second.drop();
   const auto answers = CallAll<v1::FetchPartitionsRequest, v1::FetchPartitionsResponse>(
-      copy.calls, drops ? kShortCall : kLongCall,
+      copy.calls, drops ? kShortCall : longest_call_,
       drops ? "drop the partitions that were brought over" : "bring partitions over",
       drops ? AfterError::kWait : AfterError::kCancel,
       [](Stub& stub, auto... arguments) { return stub.PrepareAsyncFetchPartitions(arguments...); });

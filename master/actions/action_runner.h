@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/file_system.h"
 #include "common/rpc/channels.h"
 #include "master/actions/action.h"
@@ -17,6 +18,10 @@ class ClientContext;
 }
 
 namespace tessera::master {
+
+// How long a call may take that reads or writes a ps's rows: half an hour, and as long as a ps
+// alone would have for `row_bytes`, those of the whole job, at 20 MB a second.
+absl::Duration LongestCall(uint64_t row_bytes);
 
 // Does one action of the core: calls ps, all at once, and commits checkpoints. Run is called once;
 // any thread may call the other methods.
@@ -31,9 +36,9 @@ class ActionRunner {
                Starts starts)
       : channels_(channels), disk_(files, checkpoint_root), starts_(std::move(starts)) {}
 
-  // Waits until the work is done, half an hour at most; heartbeats show whether a ps lives. The
-  // status's message names the ps that failed.
-  ActionResult Run(const Work& work) ABSL_LOCKS_EXCLUDED(mu_);
+  // Waits until the work is done, for LongestCall of each call at most; heartbeats show whether a
+  // ps lives. The status's message names the ps that failed.
+  ActionResult Run(const Action& action) ABSL_LOCKS_EXCLUDED(mu_);
   // Ends all calls; Run returns soon.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
   // The ps that have been called and have not answered.
@@ -68,6 +73,7 @@ class ActionRunner {
   Channels* const channels_;
   const CheckpointFiles disk_;
   const Starts starts_;
+  absl::Duration longest_call_;  // set by Run
 
   mutable absl::Mutex mu_;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;

@@ -24,7 +24,7 @@ absl::Status ActionThreads::Begin(std::shared_ptr<const Action> action) {
     doing.runner = std::make_unique<ActionRunner>(channels_, files_, checkpoint_root_, starts_);
     begun = OrNoThread("an action of the master", [&]() -> absl::Status {
       doing.thread = std::thread([this, runner = doing.runner.get(), action] {
-        ActionResult result = runner->Run(action->work);
+        ActionResult result = runner->Run(*action);
         done_(action->id, std::move(result));
         absl::MutexLock done_lock(&mu_);
         doing_.at(action->id).done = true;

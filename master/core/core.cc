@@ -500,7 +500,12 @@ void MasterCore::Tick(const Now& now) {
 std::optional<Action> MasterCore::TakeAction(Lane lane) {
   for (auto& [number, slot] : slots_) {
     std::optional<Work> work = slot.TakeAction(lane, next_action_);
-    if (work.has_value()) return Action{.id = next_action_++, .work = *std::move(work)};
+    if (!work.has_value()) continue;
+    if (const JobRun* run = slot.run()) {
+      slot.SeeRows(std::max(RowsOf(*run).row_bytes(), run->start_bytes()));
+    }
+    return Action{
+        .id = next_action_++, .work = *std::move(work), .row_bytes = slot.most_row_bytes()};
   }
   return std::nullopt;
 }

@@ -267,6 +267,8 @@ class MasterCore {
   // Adds the rows that the job's ps have last reported. Only reports of the present generation
   // count, so that a row of a moved partition is not counted twice.
   void AddRows(v1::JobStatus& status) const;
+  // With no other fields but these, and whose they are.
+  v1::JobStatus RowsOf(const JobRun& run) const;
   // Workers that the job's team may have beyond those that it has.
   uint32_t WorkersLeft(const v1::JobSpec& spec) const;
   // Why the job cannot begin with so many workers; empty: it may.

@@ -38,6 +38,14 @@ void MasterCore::AddRows(v1::JobStatus& status) const {
   }
 }
 
+v1::JobStatus MasterCore::RowsOf(const JobRun& run) const {
+  v1::JobStatus rows;
+  rows.set_job_id(run.record()->status().job_id());
+  rows.set_generation(run.record()->status().generation());
+  AddRows(rows);
+  return rows;
+}
+
 MasterCore::TeamUse MasterCore::UseOf(const std::string& team) const {
   TeamUse use;
   for (const JobRun* run : Runs()) {
@@ -45,10 +53,7 @@ MasterCore::TeamUse MasterCore::UseOf(const std::string& team) const {
     if (run->end().has_value() || TeamOf(status.spec()) != team) continue;
     use.workers += static_cast<uint32_t>(run->options().workers.size()) + run->WorkersToCome();
     use.jobs.push_back(status.job_id());
-    v1::JobStatus rows;
-    rows.set_job_id(status.job_id());
-    rows.set_generation(status.generation());
-    AddRows(rows);
+    const v1::JobStatus rows = RowsOf(*run);
     use.rows += rows.rows();
     use.row_bytes += rows.row_bytes();
   }

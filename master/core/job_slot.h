@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -49,6 +50,10 @@ class JobSlot {
   // Nobody needs that generation of the job on that ps any more.
   bool IsDoneWith(uint64_t ps, uint64_t generation) const;
 
+  // The job has rows of so many bytes; most_row_bytes is the largest number.
+  void SeeRows(uint64_t bytes) { most_row_bytes_ = std::max(most_row_bytes_, bytes); }
+  uint64_t most_row_bytes() const { return most_row_bytes_; }
+
   // A job that restarts does not start before this.
   absl::Duration retry_at;
 
@@ -66,6 +71,7 @@ class JobSlot {
   std::deque<ClosePs> close_;
   std::optional<ClosePs> close_when_open_;  // ps that the job has left
   std::array<UnderWay, kLanes> under_way_;
+  uint64_t most_row_bytes_ = 0;
 };
 
 }  // namespace tessera::master

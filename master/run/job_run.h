@@ -56,6 +56,8 @@ class JobRun {
 
   uint64_t generation() const { return record_->status().generation(); }
   v1::JobRecord* record() const { return record_; }
+  // Of the checkpoint that the run began with, whose manifest it has read; 0: none.
+  uint64_t start_bytes() const;
   const RunOptions& options() const { return options_; }
   const std::optional<RunEnd>& end() const { return end_; }
   absl::Duration began() const { return began_; }  // by the monotonic clock

@@ -126,11 +126,8 @@ void JobRun::OnRecovered(const ActionResult& result, const Now& now) {
   if (!part.has_value()) return;
   const LostPs::Place& lost = lost_.places().at(*part);
   const std::string& name = options_.ps[*part].name;
-  // A restore may take longer than a call; but who is here and cannot be called is no use.
-  const bool for_now =
-      absl::IsUnavailable(result.status)
-          ? lost_.UnreachedFor(*part, now.monotonic) <= options_.ps_patience
-          : absl::IsDeadlineExceeded(result.status) || absl::IsCancelled(result.status);
+  const bool for_now = lost_.MayPass(*part, result.status, options_.ps_patience,
+                                     options_.disk_patience, now.monotonic);
   if (for_now) return lost_.AskAt(*part, now.monotonic + kBetweenTries, result.status);
   if (!result.status.ok() && lost.replaces) {
     // No worker has called the follower, so the lost ps, if it returns with its log, has all

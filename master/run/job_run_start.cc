@@ -132,6 +132,12 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   Open(now);
 }
 
+uint64_t JobRun::start_bytes() const {
+  uint64_t bytes = 0;
+  for (const v1::CheckpointFile& file : start_.files()) bytes += file.bytes();
+  return bytes;
+}
+
 // If the best model is gone, the last one is the job's result. True: the run has ended for that.
 bool JobRun::TookFallback(const absl::Status& status, const Now& now) {
   if (options_.fallback_checkpoint.empty()) return false;

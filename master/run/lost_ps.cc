@@ -16,8 +16,10 @@ void LostPs::StoodStill(absl::Duration gap, absl::Duration now) {
   // Calls may have come before the standstill is noticed.
   for (auto& [part, place] : places_) {
     place.since = std::min(place.since + gap, now);
-    if (!place.unreached_since.has_value()) continue;
-    place.unreached_since = std::min(*place.unreached_since + gap, now);
+    for (std::optional<absl::Duration>* since :
+         {&place.unreached_since, &place.without_room_since}) {
+      if (since->has_value()) *since = std::min(**since + gap, now);
+    }
   }
 }
 
@@ -87,17 +89,28 @@ std::optional<uint32_t> LostPs::Answered() {
   return asked.part;
 }
 
-absl::Duration LostPs::UnreachedFor(uint32_t part, absl::Duration now) {
-  std::optional<absl::Duration>& since = places_.at(part).unreached_since;
-  if (!since.has_value()) since = now;
-  return now - *since;
+bool LostPs::MayPass(uint32_t part, const absl::Status& failed, absl::Duration ps_patience,
+                     absl::Duration disk_patience, absl::Duration now) {
+  Place& place = places_.at(part);
+  const auto within = [now](std::optional<absl::Duration>& since, absl::Duration patience) {
+    if (!since.has_value()) since = now;
+    return now - *since <= patience;
+  };
+  if (absl::IsUnavailable(failed)) return within(place.unreached_since, ps_patience);
+  place.unreached_since.reset();
+  // A follower that has no room now is of no use: who was lost may have.
+  if (absl::IsResourceExhausted(failed) && !place.replaces) {
+    return within(place.without_room_since, disk_patience);
+  }
+  // A call takes as long as its rows need (LongestCall), so that a second one would be late, too.
+  if (absl::IsDeadlineExceeded(failed)) return !std::exchange(place.was_late, true);
+  return absl::IsCancelled(failed);
 }
 
 void LostPs::AskAt(uint32_t part, absl::Duration time, const absl::Status& failed) {
   Place& place = places_.at(part);
   place.asks_from = time;
   place.why = std::string(failed.message());
-  if (!absl::IsUnavailable(failed)) place.unreached_since.reset();
 }
 
 void LostPs::AskWithoutLog(uint32_t part) {
@@ -129,6 +142,8 @@ void LostPs::ReturnToOwner(Place& place, absl::Duration now) {
   place.asks_from = now;
   place.why.clear();
   place.unreached_since.reset();
+  place.without_room_since.reset();
+  place.was_late = false;
 }
 
 }  // namespace tessera::master

@@ -33,7 +33,10 @@ class LostPs {
     friend class LostPs;
     bool asks = false;         // `back` is to be asked
     absl::Duration asks_from;  // not before this it is asked again
+    // Of whoever is to take the place.
     std::optional<absl::Duration> unreached_since;
+    std::optional<absl::Duration> without_room_since;
+    bool was_late = false;
     RunNode returned;  // the lost ps itself, while a follower is to take its place
   };
 
@@ -63,8 +66,11 @@ class LostPs {
   // The answer has come. Returns the part; nullopt: whoever gave it is to take the place no more.
   std::optional<uint32_t> Answered();
   // What came of it. The part's place is there.
-  // It could not be reached. Returns for how long, each time that it was asked.
-  absl::Duration UnreachedFor(uint32_t part, absl::Duration now);
+  // Whether the error may pass, so that it is to be asked again: it could not be reached, for
+  // `ps_patience` each time that it was asked; or the ps that was lost had no room for its rows or
+  // on its disk, for `disk_patience` in all; or it was too late, once.
+  bool MayPass(uint32_t part, const absl::Status& failed, absl::Duration ps_patience,
+               absl::Duration disk_patience, absl::Duration now);
   // It failed for now, and is asked again.
   void AskAt(uint32_t part, absl::Duration time, const absl::Status& failed);
   void AskWithoutLog(uint32_t part);

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
@@ -18,8 +17,6 @@ namespace tessera::ps {
 namespace {
 
 constexpr absl::string_view kWhat = "rows that are handed out";
-// Longer than the master waits before it gives a move up; then nobody waits for the source.
-constexpr absl::Duration kLongest = absl::Minutes(30);
 // Longest wait until steps that all ranks have pushed are applied.
 constexpr absl::Duration kLongestBarrier = absl::Seconds(5);
 
@@ -78,7 +75,6 @@ absl::StatusOr<v1::FetchPartitionsResponse> FetchPartitionsInto(
     const auto stub = v1::ParameterService::NewStub(channels.Connect(source.address()));
     const std::unique_ptr<grpc::ClientContext> context =
         grpc::ClientContext::FromCallbackServerContext(caller);
-    context->set_deadline(absl::ToChronoTime(absl::Now() + kLongest));
     const auto stream = stub->ReadPartitions(context.get(), read);
     absl::Status status;
     v1::RowChunk chunk;

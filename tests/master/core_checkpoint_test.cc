@@ -1,6 +1,7 @@
 #include "master/core/core.h"
 
 #include "absl/strings/match.h"
+#include "master/actions/action_runner.h"
 #include "tests/master/core_harness.h"
 
 // Checkpoints that are written while a job trains.
@@ -478,6 +479,25 @@ TEST_F(CoreCheckpointTest, OnesByTheClockAreNotAskedForWhileOneIsWritten) {
   Release();
   Rounds(10);
   EXPECT_EQ(cuts_.size(), 2u);
+}
+
+TEST_F(CoreCheckpointTest, MayTakeLongerOfMoreRows) {
+  EXPECT_EQ(LongestCall(0), absl::Minutes(30));
+  EXPECT_EQ(LongestCall(72'000'000'000), absl::Minutes(90));
+  JoinAll(2, 1);
+  hold_writes_ = true;
+  const std::string id = Submit(EverySteps(8), 1, 2);
+  Round();
+  for (const auto& [ps, row_bytes] : {std::pair("ps-0", 3000), std::pair("ps-1", 500)}) {
+    v1::JobOnPs& job = *heartbeats_[ps].add_jobs();
+    job.set_job_id(id);
+    job.set_generation(Job(id).generation());
+    job.set_row_bytes(row_bytes);
+  }
+  ASSERT_FALSE(writing_.has_value());
+  for (int i = 0; i < 100 && !writing_.has_value(); ++i) Round();
+  ASSERT_TRUE(writing_.has_value());
+  EXPECT_EQ(writing_->row_bytes, 3500u);
 }
 
 }  // namespace

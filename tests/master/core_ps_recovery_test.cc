@@ -157,6 +157,22 @@ TEST_F(CorePsRecoveryTest, OneThatFailsForNowIsAskedAgain) {
   EXPECT_EQ(Job(id).restarts(), 0u);
 }
 
+TEST_F(CorePsRecoveryTest, OneThatHasNoRoomForNowKeepsItsLog) {
+  JoinAll(1, 1);
+  const std::string id = Submit(LoggedJob(), 1, 1);
+  RunUntilStep(id, 12);
+  int refused = 0;
+  on_open_ = [&](const OpenPs& open) {
+    EXPECT_TRUE(open.calls[0].second.recover());
+    return ++refused <= 100 ? absl::ResourceExhaustedError("no space left") : absl::OkStatus();
+  };
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(refused, 101);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+}
+
 // Its address is wrong, say: its heartbeats come all the same.
 TEST_F(CorePsRecoveryTest, OneThatCannotBeCalledIsNamedAndSendsTheJobBackInTheEnd) {
   JoinAll(1, 1);

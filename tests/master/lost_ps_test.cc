@@ -116,25 +116,39 @@ TEST_F(LostPsTest, PatienceCountsWhileNobodyIsThereToTakeThePlace) {
   EXPECT_EQ(lost_.Overdue(kPatience, now_ + absl::Hours(2)), 0u);
 }
 
-TEST_F(LostPsTest, WhoIsNotReachedIsKnownForHowLong) {
+TEST_F(LostPsTest, WhatMayPassDoesForItsTime) {
+  constexpr absl::Duration kDiskPatience = absl::Minutes(10);
+  const absl::Status no_route = absl::UnavailableError("no route");
+  const absl::Status late = absl::DeadlineExceededError("it restores");
+  const absl::Status full = absl::ResourceExhaustedError("no space left");
   lost_.Lose(0, std::nullopt, now_);
   lost_.Join(0, ANode("ps-0", 5), now_);
-  const auto unreached = [this](absl::Duration later) {
+  const auto passes = [&](absl::Duration later, const absl::Status& failed) {
     now_ += later;
-    const absl::Duration so_far = lost_.UnreachedFor(0, now_);
-    lost_.AskAt(0, now_, absl::UnavailableError("no route"));
-    return so_far;
+    const bool may = lost_.MayPass(0, failed, kPatience, kDiskPatience, now_);
+    lost_.AskAt(0, now_, failed);
+    return may;
   };
-  EXPECT_EQ(unreached(absl::Seconds(10)), absl::ZeroDuration());
-  EXPECT_EQ(unreached(absl::Seconds(20)), absl::Seconds(20));
-  EXPECT_EQ(unreached(absl::Seconds(30)), absl::Seconds(50));
-  lost_.AskAt(0, now_, absl::DeadlineExceededError("it restores"));
-  EXPECT_EQ(unreached(absl::Seconds(40)), absl::ZeroDuration()) << "it was reached";
-  EXPECT_EQ(unreached(absl::Seconds(50)), absl::Seconds(50));
+  EXPECT_TRUE(passes(absl::Seconds(10), no_route));
+  EXPECT_TRUE(passes(kPatience, no_route));
+  EXPECT_TRUE(passes(absl::Seconds(1), late));
+  EXPECT_TRUE(passes(absl::Seconds(1), no_route)) << "it was reached meanwhile";
+  EXPECT_TRUE(passes(kPatience, no_route));
+  EXPECT_FALSE(passes(absl::Seconds(1), no_route));
+  EXPECT_FALSE(passes(absl::Seconds(1), late)) << "for the second time";
+  EXPECT_TRUE(passes(absl::Seconds(1), full));
+  EXPECT_TRUE(passes(absl::Seconds(1), no_route));
+  EXPECT_TRUE(passes(kDiskPatience - absl::Seconds(1), full));
+  EXPECT_FALSE(passes(absl::Seconds(1), full)) << "in all";
+  EXPECT_FALSE(passes(absl::Seconds(1), absl::DataLossError("no log")));
   lost_.LoseAgain(5, now_);
   lost_.Join(0, ANode("ps-0", 6), now_);
   EXPECT_EQ(lost_.places().at(0).why, "");
-  EXPECT_EQ(unreached(absl::Seconds(60)), absl::ZeroDuration()) << "it is another";
+  for (const absl::Status& failed : {no_route, late, full}) {
+    EXPECT_TRUE(passes(absl::Hours(1), failed)) << "it is another";
+  }
+  lost_.Lose(1, Replicas::Replica{.node = ANode("ps-2", 7), .pair = 1}, now_);
+  EXPECT_FALSE(lost_.MayPass(1, full, kPatience, kDiskPatience, now_)) << "a follower";
 }
 
 TEST_F(LostPsTest, WhoHasNoLogIsAskedAgainAtOnceAndANewOneMayHaveOne) {
@@ -164,7 +178,10 @@ TEST_F(LostPsTest, TheTimeThatTheMasterStoodStillDoesNotCount) {
   lost_.Lose(0, std::nullopt, now_);
   lost_.Lose(1, std::nullopt, now_);
   lost_.Join(1, ANode("ps-1", 5), now_);
-  EXPECT_EQ(lost_.UnreachedFor(1, now_), absl::ZeroDuration());
+  const absl::Status no_route = absl::UnavailableError("no route");
+  const absl::Status full = absl::ResourceExhaustedError("no space left");
+  EXPECT_TRUE(lost_.MayPass(1, full, kPatience, kPatience, now_));
+  EXPECT_TRUE(lost_.MayPass(1, no_route, kPatience, kPatience, now_));
   now_ += absl::Hours(1);
   lost_.Lose(2, std::nullopt, now_);  // before the standstill is noticed
   lost_.StoodStill(absl::Hours(1), now_);
@@ -172,7 +189,10 @@ TEST_F(LostPsTest, TheTimeThatTheMasterStoodStillDoesNotCount) {
   EXPECT_EQ(lost_.Overdue(kPatience, now_), std::nullopt);
   EXPECT_EQ(lost_.Overdue(kPatience, now_ + kPatience), 0u);
   EXPECT_EQ(lost_.Take(0).since, lost_.Take(2).since);
-  EXPECT_EQ(lost_.UnreachedFor(1, now_), absl::Seconds(1));
+  EXPECT_TRUE(lost_.MayPass(1, no_route, absl::Seconds(1), kPatience, now_));
+  EXPECT_FALSE(lost_.MayPass(1, no_route, absl::ZeroDuration(), kPatience, now_));
+  EXPECT_TRUE(lost_.MayPass(1, full, kPatience, absl::Seconds(1), now_));
+  EXPECT_FALSE(lost_.MayPass(1, full, kPatience, absl::ZeroDuration(), now_));
 }
 
 }  // namespace
