@@ -1,15 +1,14 @@
 // JobShard: the push log. Whatever changes rows is logged before it is acknowledged, and read again
 // when a ps comes back.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "ps/calls/bulk_memory.h"
 #include "ps/jobs/job_shard.h"
 #include "ps/push_log/folders.h"
+#include "ps/push_log/logged_push.h"
 
 namespace tessera::ps {
 namespace {
@@ -30,32 +29,6 @@ v1::OpenJobRequest Identity(v1::OpenJobRequest request) {
   request.clear_incarnations();
   request.clear_cluster();  // logs of before do not have it
   return request;
-}
-
-// Restores a push from its record. The sizes are right: the record's checksum is.
-absl::StatusOr<PushCall> ReadCall(const std::string& text, wire::Buffer bulk) {
-  v1::LoggedPush logged;
-  if (!logged.ParseFromString(text)) return absl::DataLossError("is no push");
-  PushCall call;
-  const char* at = bulk.data();
-  uint64_t left = bulk.size();
-  for (auto [sizes, spans] : {std::pair(&logged.key_bytes(), &call.keys),
-                              std::pair(&logged.gradient_bytes(), &call.gradients)}) {
-    for (const uint64_t bytes : *sizes) {
-      const uint64_t padded = BulkMemory::Padded(bytes);
-      if (padded < bytes || padded > left) return absl::DataLossError("has too small a bulk");
-      spans->push_back(Bulk(at, bytes));
-      at += padded;
-      left -= padded;
-    }
-  }
-  call.request = std::move(*logged.mutable_request());
-  const size_t blocks = static_cast<size_t>(call.request.tables_size());
-  if (call.keys.size() != blocks || call.gradients.size() != blocks) {
-    return absl::DataLossError("has another number of blocks than sizes");
-  }
-  call.memory = std::move(bulk);
-  return call;
 }
 
 // Whether an error says nothing about the record, which is taken once there is room or the disk
@@ -233,7 +206,8 @@ absl::Status JobShard::TakeHead(const v1::PushLogHead& head) {
 absl::Status JobShard::Replay(PushLogReader::Record record) {
   switch (record.kind) {
     case push_log::Kind::kPush: {
-      TESSERA_ASSIGN_OR_RETURN(PushCall call, ReadCall(record.text, std::move(record.bulk)));
+      TESSERA_ASSIGN_OR_RETURN(PushCall call,
+                               push_log::DecodePush(record.text, std::move(record.bulk)));
       return Push(std::move(call));
     }
     case push_log::Kind::kAssign: {
@@ -263,11 +237,7 @@ absl::Status JobShard::Replay(PushLogReader::Record record) {
 
 absl::Status JobShard::LogPush(const PushCall& call) {
   if (log_ == nullptr) return absl::OkStatus();
-  v1::LoggedPush logged;
-  *logged.mutable_request() = call.request;
-  for (const Bulk& keys : call.keys) logged.add_key_bytes(keys.size());
-  for (const Bulk& gradients : call.gradients) logged.add_gradient_bytes(gradients.size());
-  return LogError(log_->Append(push_log::Kind::kPush, logged.SerializeAsString(),
+  return LogError(log_->Append(push_log::Kind::kPush, push_log::EncodePush(call),
                                absl::string_view(call.memory.data(), call.memory.size())));
 }
 
