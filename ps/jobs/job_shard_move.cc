@@ -87,27 +87,18 @@ absl::StatusOr<uint64_t> JobShard::ReceiveChunk(const v1::RowChunk& chunk) {
     TESSERA_RETURN_IF_ERROR(ReceiveSightings(chunk));
     return 0;
   }
-  const size_t record_bytes = row_file::RecordBytes(chunk.floats_per_row());
   if (chunk.table() >= tables_.size() || chunk.floats_per_row() != FloatsOf(chunk.table()) ||
-      records.size() % record_bytes != 0) {
+      records.size() % row_file::RecordBytes(chunk.floats_per_row()) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("job ", request_.job_id(), ": ", records.size(),
                                                    " bytes of rows of ", chunk.floats_per_row(),
                                                    " floats for table ", chunk.table(),
                                                    ", which has other rows here"));
   }
-  std::vector<RowRecord> rows(records.size() / record_bytes);
-  std::vector<uint64_t> keys(rows.size());
-  const char* record = records.data();
-  for (size_t i = 0; i < rows.size(); ++i, record += record_bytes) {
-    keys[i] = row_file::Load<uint64_t>(record + row_file::kRecordKey);
-    rows[i] = {
-        .key = keys[i],
-        .last_step = row_file::Load<uint64_t>(record + row_file::kRecordLastStep),
-        .frequency = row_file::Load<uint32_t>(record + row_file::kRecordFrequency),
-        // A string's bytes are aligned for numbers of 64 bits, and records are multiples of 4.
-        .floats = {reinterpret_cast<const float*>(record + row_file::kRecordValues),
-                   chunk.floats_per_row()}};
-  }
+  // A string's bytes are aligned for numbers of 64 bits, and records are multiples of 4.
+  const std::vector<RowRecord> rows = ReadRecords(records, chunk.floats_per_row());
+  std::vector<uint64_t> keys;
+  keys.reserve(rows.size());
+  for (const RowRecord& row : rows) keys.push_back(row.key);
   Table& table = *tables_[chunk.table()];
   TESSERA_RETURN_IF_ERROR(table.CheckOwned(keys));
   try {
