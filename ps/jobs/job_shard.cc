@@ -16,6 +16,14 @@ constexpr size_t kMaxTables = 1 << 12;
 // Tables times partitions on one ps: each is a map, of 16 bytes when empty.
 constexpr uint64_t kMaxMaps = 1 << 24;
 
+// Makes `highest` at least `least`; returns what it is then.
+uint64_t RaiseTo(std::atomic<uint64_t>& highest, uint64_t least) {
+  uint64_t seen = highest.load();
+  while (seen < least && !highest.compare_exchange_weak(seen, least)) {
+  }
+  return std::max(seen, least);
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<JobShard>> JobShard::Open(const v1::OpenJobRequest& request,
@@ -138,25 +146,17 @@ absl::Status JobShard::CheckHeader(const v1::CallHeader& header) const {
 }
 
 absl::Status JobShard::CheckIncarnation(const v1::CallHeader& header) const {
-  std::atomic<uint64_t>& highest = ranks_[header.rank()]->incarnation;
-  uint64_t seen = highest.load();
-  while (seen < header.incarnation() &&
-         !highest.compare_exchange_weak(seen, header.incarnation())) {
-  }
-  if (seen <= header.incarnation()) return absl::OkStatus();
+  const uint64_t highest = RaiseTo(ranks_[header.rank()]->incarnation, header.incarnation());
+  if (highest == header.incarnation()) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("job ", request_.job_id(), ": rank ", header.rank(),
-                                         " is incarnation ", seen, " now; incarnation ",
+                                         " is incarnation ", highest, " now; incarnation ",
                                          header.incarnation(), " is dead and must join again"));
 }
 
 void JobShard::RefuseBefore(const google::protobuf::RepeatedField<uint64_t>& incarnations) {
   const size_t told = std::min(ranks_.size(), static_cast<size_t>(incarnations.size()));
   for (size_t r = 0; r < told; ++r) {
-    const uint64_t least = incarnations[static_cast<int>(r)];
-    std::atomic<uint64_t>& highest = ranks_[r]->incarnation;
-    uint64_t seen = highest.load();
-    while (seen < least && !highest.compare_exchange_weak(seen, least)) {
-    }
+    RaiseTo(ranks_[r]->incarnation, incarnations[static_cast<int>(r)]);
   }
 }
 
