@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
-#include "ps/jobs/request_check.h"
 #include "ps/rows/partition_set.h"
+#include "ps/tables/table.h"
 
 namespace tessera::ps {
 

@@ -5,16 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/job/defaults.h"
 #include "common/status_macros.h"
 
 namespace tessera::ps {
 namespace {
-
-constexpr uint32_t kMaxRanks = 1 << 16;
-constexpr size_t kMaxTables = 1 << 12;
-// Tables times partitions on one ps: each is a map, of 16 bytes when empty.
-constexpr uint64_t kMaxMaps = 1 << 24;
 
 // Makes `highest` at least `least`; returns what it is then.
 uint64_t RaiseTo(std::atomic<uint64_t>& highest, uint64_t least) {
@@ -52,23 +46,7 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
                                                             const Options& options,
                                                             KeepGoing keep_going,
                                                             std::shared_ptr<ColdStore> cold) {
-  if (request.workers() == 0 || request.workers() > kMaxRanks) {
-    return absl::InvalidArgumentError(absl::StrCat("job ", request.job_id(), ": workers is ",
-                                                   request.workers(), ", expected 1 to ",
-                                                   kMaxRanks));
-  }
-  if (static_cast<size_t>(request.tables_size()) > kMaxTables) {
-    return absl::InvalidArgumentError(absl::StrCat("job ", request.job_id(), ": has ",
-                                                   request.tables_size(),
-                                                   " tables, expected at most ", kMaxTables));
-  }
-  if (uint64_t maps = uint64_t(request.tables_size()) * request.partitions_size();
-      maps > kMaxMaps) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job ", request.job_id(), ": has ", request.tables_size(), " tables in ",
-                     request.partitions_size(), " partitions on this ps, ", maps,
-                     " in all, expected at most ", kMaxMaps, "; use fewer partitions"));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckOpen(request));
   TESSERA_ASSIGN_OR_RETURN(
       PartitionSet partitions,
       PartitionSet::New(request.partition_count(), absl::MakeConstSpan(request.partitions())));
@@ -77,16 +55,6 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
     TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Table> table,
                              Table::New(spec, request.seed(), &shard->partitions_));
     shard->tables_.push_back(std::move(table));
-  }
-  if (request.max_lead() > kMaxLead) {
-    return absl::InvalidArgumentError(absl::StrCat("job ", request.job_id(), ": max_lead is ",
-                                                   request.max_lead(), ", expected at most ",
-                                                   kMaxLead));
-  }
-  if (shard->has_sync_ && request.max_lead() > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job ", request.job_id(), ": max_lead is ", request.max_lead(),
-                     " and a table is sync, which holds all workers together; expected 0"));
   }
   TESSERA_RETURN_IF_ERROR(shard->TakePushed());
   if (options.spill != nullptr) {

@@ -8,13 +8,20 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/defaults.h"
 #include "common/status_macros.h"
+#include "ps/steps/push_order.h"
 
 namespace tessera::ps {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "blocks are used as they lie in the message");
+
+constexpr uint32_t kMaxRanks = 1 << 16;
+constexpr size_t kMaxTables = 1 << 12;
+// Tables times partitions on one ps: each is a map, of 16 bytes when empty.
+constexpr uint64_t kMaxMaps = 1 << 24;
 
 absl::StatusOr<const Table*> TableOf(const Tables& tables, uint32_t index) {
   if (index < tables.size()) return tables[index].get();
@@ -55,6 +62,32 @@ absl::Status CheckJobId(const std::string& id) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("job_id is '", absl::CEscape(id), "', expected no '/' and no '.' at its begin"));
+}
+
+absl::Status CheckOpen(const v1::OpenJobRequest& request) {
+  const auto refuse = [&request](const auto&... why) {
+    return absl::InvalidArgumentError(absl::StrCat("job ", request.job_id(), ": ", why...));
+  };
+  if (request.workers() == 0 || request.workers() > kMaxRanks) {
+    return refuse("workers is ", request.workers(), ", expected 1 to ", kMaxRanks);
+  }
+  if (static_cast<size_t>(request.tables_size()) > kMaxTables) {
+    return refuse("has ", request.tables_size(), " tables, expected at most ", kMaxTables);
+  }
+  if (uint64_t maps = uint64_t(request.tables_size()) * request.partitions_size();
+      maps > kMaxMaps) {
+    return refuse("has ", request.tables_size(), " tables in ", request.partitions_size(),
+                  " partitions on this ps, ", maps, " in all, expected at most ", kMaxMaps,
+                  "; use fewer partitions");
+  }
+  if (request.max_lead() > kMaxLead) {
+    return refuse("max_lead is ", request.max_lead(), ", expected at most ", kMaxLead);
+  }
+  if (PushOrder::HasSync(request) && request.max_lead() > 0) {
+    return refuse("max_lead is ", request.max_lead(),
+                  " and a table is sync, which holds all workers together; expected 0");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PullKeys> CheckPull(const Tables& tables, const PullCall& call, uint64_t max_bytes) {

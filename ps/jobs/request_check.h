@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,7 +17,9 @@ namespace tessera::ps {
 // INVALID_ARGUMENT: not what names a job, nor the folder of its logs.
 absl::Status CheckJobId(const std::string& id);
 
-using Tables = std::vector<std::unique_ptr<Table>>;
+// INVALID_ARGUMENT: a job of so many workers, tables or maps, or with this max_lead, cannot be
+// opened. Partitions and tables themselves are checked where they are made.
+absl::Status CheckOpen(const v1::OpenJobRequest& request);
 
 // The keys of every block of a pull, in the order of the blocks; the spans lie in the call.
 // INVALID_ARGUMENT: there is no such table, a length is not a multiple of 8, there is room for

@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "common/file_system.h"
 #include "common/keep_going.h"
-#include "ps/jobs/request_check.h"
 #include "ps/rows/partition_set.h"
+#include "ps/tables/table.h"
 #include "tessera/v1/checkpoint.pb.h"
 
 // How often the keys without a row have been seen, in a file beside a ps's row files

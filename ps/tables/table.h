@@ -266,4 +266,7 @@ class Table {
   absl::Mutex step_mu_;
 };
 
+// The tables of a job, by number.
+using Tables = std::vector<std::unique_ptr<Table>>;
+
 }  // namespace tessera::ps
