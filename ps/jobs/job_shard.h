@@ -179,14 +179,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
                                                                 const Options& options,
                                                                 JobShard* near,
                                                                 KeepGoing keep_going);
-  // Head of the last segment of a generation's log here that begins at this checkpoint. If the rows
-  // came from memory and no checkpoint had them, the head of the first segment: it has took_over,
-  // or leads back to nothing. FAILED_PRECONDITION, DATA_LOSS: no such log.
-  static absl::StatusOr<v1::PushLogHead> FindLog(const std::string& job_id, uint64_t generation,
-                                                 const std::string& checkpoint,
-                                                 const Options& options);
-  // The request that recovers the shard whose log has that head.
-  static v1::OpenJobRequest ToRecover(const v1::PushLogHead& head, const std::string& checkpoint);
   bool Owns(uint32_t partition) const {
     return partition < partitions_.partition_count() &&
            partitions_.IndexOf(PartitionId(partition)) != PartitionSet::kNotOwned;
@@ -276,9 +268,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<uint64_t> ReceiveChunk(const v1::RowChunk& chunk);
   absl::Status ReceiveSightings(const v1::RowChunk& chunk);
-  // DATA_LOSS: the log ends before record `end`.
-  static absl::Status CheckEnd(const PushLogReader& reader, uint64_t end,
-                               const std::string& folder);
 
   // ABORTED: another partition map, or an incarnation that a later one has replaced.
   absl::Status CheckHeader(const v1::CallHeader& header) const;

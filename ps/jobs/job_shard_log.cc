@@ -8,34 +8,24 @@
 #include "common/status_macros.h"
 #include "ps/jobs/job_shard.h"
 #include "ps/push_log/folders.h"
+#include "ps/push_log/head.h"
 #include "ps/push_log/logged_push.h"
 
 namespace tessera::ps {
 namespace {
-
-// The request without what the shard was opened from.
-v1::OpenJobRequest Identity(v1::OpenJobRequest request) {
-  request.clear_checkpoint();
-  request.clear_warm();
-  request.clear_first_step();
-  request.clear_recover();
-  request.clear_pushed();
-  // A shard that recovers takes over from nobody, even if the one that began the log did.
-  request.clear_take_over();
-  request.clear_move();
-  request.clear_follow();
-  request.clear_pair();
-  request.clear_ps_process();
-  request.clear_incarnations();
-  request.clear_cluster();  // logs of before do not have it
-  return request;
-}
 
 // Whether an error says nothing about the record, which is taken once there is room or the disk
 // answers.
 bool MayPass(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsUnavailable(status) ||
          absl::IsDeadlineExceeded(status) || absl::IsCancelled(status) || absl::IsAborted(status);
+}
+
+// DATA_LOSS: the log ends before record `end`.
+absl::Status CheckEnd(const PushLogReader& reader, uint64_t end, const std::string& folder) {
+  if (reader.next_record() == end) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(folder, ": the log goes to record ",
+                                          reader.next_record() - 1, ", expected record ", end - 1));
 }
 
 }  // namespace
@@ -109,35 +99,6 @@ absl::Status JobShard::OpenLog(KeepGoing keep_going, const std::optional<v1::Too
   return absl::OkStatus();
 }
 
-absl::Status JobShard::CheckEnd(const PushLogReader& reader, uint64_t end,
-                                const std::string& folder) {
-  if (reader.next_record() == end) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(folder, ": the log goes to record ",
-                                          reader.next_record() - 1, ", expected record ", end - 1));
-}
-
-absl::StatusOr<v1::PushLogHead> JobShard::FindLog(const std::string& job_id, uint64_t generation,
-                                                  const std::string& checkpoint,
-                                                  const Options& options) {
-  const std::string folder = push_log::GenerationFolder(options.log_root, job_id, generation);
-  auto reader = PushLogReader::Open(*options.files, folder, checkpoint);
-  if (absl::IsFailedPrecondition(reader.status())) {
-    reader = PushLogReader::Open(*options.files, folder, std::nullopt);
-  }
-  TESSERA_RETURN_IF_ERROR(reader.status());
-  return (*reader)->head();
-}
-
-v1::OpenJobRequest JobShard::ToRecover(const v1::PushLogHead& head, const std::string& checkpoint) {
-  const v1::OpenJobRequest& opened = head.opened();
-  v1::OpenJobRequest request = Identity(opened);
-  request.set_recover(true);
-  request.set_checkpoint(checkpoint);
-  request.set_warm(head.has_cut() && opened.warm() && opened.checkpoint() == checkpoint);
-  request.set_first_step(head.next_step());
-  return request;
-}
-
 void JobShard::LogReceived() {
   if (request_.push_log() <= v1::RecoverySpec::OFF || options_.log_root.empty()) return;
   PushLog::Options options = LogOptions();
@@ -195,7 +156,7 @@ absl::Status JobShard::TakeHead(const v1::PushLogHead& head) {
     return absl::FailedPreconditionError(
         absl::StrCat("the push log of job ", request_.job_id(), " here ", what...));
   };
-  if (Identity(head.opened()).SerializeAsString() != Identity(request_).SerializeAsString()) {
+  if (!push_log::OpenSameShard(head.opened(), request_)) {
     return other("was written for other tables or another set of ps");
   }
   absl::MutexLock lock(&mu_);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "ps/jobs/moved_on.h"
+#include "ps/push_log/head.h"
 
 namespace tessera::ps {
 namespace {
@@ -60,8 +61,11 @@ absl::StatusOr<std::shared_ptr<JobShard>> RecoverShard(const v1::OpenJobRequest&
                                                        const JobShard::Options& options,
                                                        KeepGoing keep_going) {
   const std::string& id = request.job_id();
-  const absl::StatusOr<v1::PushLogHead> head =
-      JobShard::FindLog(id, request.generation(), request.checkpoint(), options);
+  const auto find_head = [&](uint64_t generation) {
+    return push_log::FindHead(*options.files, options.log_root, id, generation,
+                              request.checkpoint());
+  };
+  const absl::StatusOr<v1::PushLogHead> head = find_head(request.generation());
   // Without a log, or with a damaged one, it says so.
   if (!head.ok() || !head->has_took_over()) return JobShard::Open(request, options, keep_going);
   const v1::TookOver& took_over = head->took_over();
@@ -69,12 +73,11 @@ absl::StatusOr<std::shared_ptr<JobShard>> RecoverShard(const v1::OpenJobRequest&
   std::shared_ptr<JobShard> near;
   std::shared_ptr<JobShard> staged;
   if (took_over.log_end() > 0) {
-    TESSERA_ASSIGN_OR_RETURN(const v1::PushLogHead log,
-                             JobShard::FindLog(id, before, request.checkpoint(), options));
+    TESSERA_ASSIGN_OR_RETURN(const v1::PushLogHead log, find_head(before));
     JobShard::Options up_to = options;
     up_to.read_log_until = took_over.log_end();
     TESSERA_ASSIGN_OR_RETURN(
-        near, RecoverShard(JobShard::ToRecover(log, request.checkpoint()), up_to, keep_going));
+        near, RecoverShard(push_log::ToRecover(log, request.checkpoint()), up_to, keep_going));
   }
   if (took_over.received_end() > 0) {
     TESSERA_ASSIGN_OR_RETURN(
