@@ -1,44 +1,17 @@
 #include "ps/tables/table.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "common/job/dense_layout.h"
-#include "common/job/optimizer.h"
 #include "common/math/bfloat16.h"
-#include "common/math/optim/largest_gradient.h"
-#include "common/partition.h"
 #include "common/status_macros.h"
 #include "ps/memory/scratch.h"
 #include "ps/rows/row_expiry.h"
 
 namespace tessera::ps {
 namespace {
-
-// Whether a number is at most `most` (0 or more) in magnitude; NaN is not. For both types that
-// cross the wire: float32, and bfloat16 as its bits.
-bool IsWithin(float x, float most) { return std::fabs(x) <= most; }
-bool IsWithin(uint16_t half, uint16_t most) {
-  constexpr uint16_t kSign = 0x8000;
-  return (half & ~kSign) <= most;
-}
-
-// Index of the first number beyond `most`; `count`: all are within.
-template <typename Number>
-size_t FirstBeyond(const Number* numbers, size_t count, Number most) {
-  // Counted first, which vectorises; found after.
-  uint32_t bad = 0;
-  for (size_t i = 0; i < count; ++i) bad += !IsWithin(numbers[i], most);
-  if (bad == 0) return count;
-  return std::find_if_not(numbers, numbers + count,
-                          [most](Number x) { return IsWithin(x, most); }) -
-         numbers;
-}
 
 struct Floats {
   std::vector<float> numbers;
@@ -80,70 +53,6 @@ Table::Table(const v1::PsTable& spec, std::unique_ptr<RowOptimizer> optimizer,
       expiry_(expiry),
       partitions_(*partitions),
       store_(std::move(row_template), partitions) {}
-
-absl::Status Table::CheckOwned(absl::Span<const uint64_t> keys) const {
-  const size_t i = KeyBatch::FirstNotOwned(keys, partitions_);
-  if (i == keys.size()) return absl::OkStatus();
-  return absl::AbortedError(
-      absl::StrCat("table ", name(), ": key ", keys[i], " is in partition ",
-                   PartitionOf(keys[i], partitions_.partition_count()).value(),
-                   ", which this ps does not own; the partition map has moved on, refresh it"));
-}
-
-absl::Status Table::CheckAssigned(absl::Span<const uint64_t> keys) const {
-  if (!dense()) return absl::OkStatus();
-  const size_t i = store_.FirstAbsent(keys);
-  if (i == keys.size()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("table ", name(), ": block ", keys[i],
-                   " of the dense parameters has no value yet; it must be assigned or restored "
-                   "before it is pulled or pushed"));
-}
-
-absl::Status Table::CheckWhole() const {
-  const char* why = nullptr;
-  if (sync()) why = "it is in sync mode";
-  if (every_row()) why = "each step moves every row";
-  if (by_tensor()) why = "the steps of its rows depend on each other";
-  if (admission_ != nullptr) why = "its admission counts the gradients of a key";
-  if (why == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "table ", name(), ": workers cannot have whole rows, or push changes of them: ", why));
-}
-
-absl::Status Table::CheckFinite(const Gradients& gradients, float most) const {
-  const size_t width = gradients.changes ? optimizer_->layout().floats() : dim();
-  const bool halved = wire_bfloat16() && !gradients.changes;
-  const size_t n = gradients.keys.size() * width;
-  const auto* const halves = static_cast<const uint16_t*>(gradients.values);
-  const auto* const floats = static_cast<const float*>(gradients.values);
-  constexpr uint16_t kLargestHalf = 0x7f7f;
-  const uint16_t most_half = std::min(math::NearestBfloat16(most), kLargestHalf);
-  const size_t i = halved ? FirstBeyond(halves, n, most_half) : FirstBeyond(floats, n, most);
-  if (i == n) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "table ", name(), ": key ", gradients.keys[i / width], ", element ", i % width, ": value is ",
-      halved ? math::FromBfloat16(halves[i]) : floats[i], ", expected a finite number",
-      most < std::numeric_limits<float>::max() ? absl::StrCat(" of at most ", most) : "",
-      "; nothing of this call was applied; if the training diverges, lower the learning rate or "
-      "set train.clip; if it fails at once, look for very large numbers in the data"));
-}
-
-float Table::largest_gradient() const {
-  return math::LargestGradient(RowOptionsOf(spec_.spec().optimizer()));
-}
-
-absl::Status Table::CheckRate(double learning_rate_scale) const {
-  const double rate = spec_.spec().optimizer().learning_rate() * learning_rate_scale;
-  if (std::isfinite(static_cast<float>(rate)) && learning_rate_scale >= 0 &&
-      std::isfinite(static_cast<float>(learning_rate_scale))) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("table ", name(), ": learning_rate_scale is ", learning_rate_scale,
-                   ", expected a number of at least 0 with which the learning rate of ",
-                   spec_.spec().optimizer().learning_rate(), " is a finite float32"));
-}
 
 Table::~Table() {
   if (limit_ != nullptr) limit_->Remove(this);
@@ -200,54 +109,10 @@ absl::StatusOr<RowCounts> Table::FindOrMake(absl::Span<const uint64_t> keys, boo
   return counts;
 }
 
-absl::StatusOr<RowCounts> Table::PullAdmitted(absl::Span<const uint64_t> keys, float* values,
-                                              uint8_t* statuses) {
-  RowCounts counts;
-  if (tier_ != nullptr) {
-    TESSERA_RETURN_IF_ERROR(FromTier(tier_->WaitForRoom()));
-    TESSERA_ASSIGN_OR_RETURN(counts, FromTier(tier_->FindOrBring(keys, values, statuses)));
-  } else {
-    counts = store_.Find(keys, values, statuses);
-  }
-  if (counts.absent == 0) return counts;
-  std::vector<uint32_t> positions;  // of the keys that get a row
-  std::vector<uint64_t> admitted;
-  for (uint32_t i = 0; i < keys.size(); ++i) {
-    if (statuses[i] != v1::ROW_ABSENT) continue;
-    statuses[i] = v1::ROW_NOT_ADMITTED;
-    if (!admission_->AtPull(keys[i])) continue;
-    positions.push_back(i);
-    admitted.push_back(keys[i]);
-  }
-  counts.not_admitted = std::exchange(counts.absent, 0) - admitted.size();
-  TESSERA_ASSIGN_OR_RETURN(RowLimit::Room room, TakeRoomFor(admitted.size(), /*may_last=*/true));
-  // Another call, or the same key earlier in this one, may make the row first.
-  std::vector<float> of_rows(admitted.size() * dim());
-  std::vector<uint8_t> found(admitted.size());
-  TESSERA_ASSIGN_OR_RETURN(const RowCounts rows, FindOrCreate(admitted, of_rows.data(),
-                                                              found.data(), RowPart::kEmbedding));
-  room.Use(rows.created * room_of_row());
-  for (size_t i = 0; i < positions.size(); ++i) {
-    std::copy_n(of_rows.data() + i * dim(), dim(), values + size_t{positions[i]} * dim());
-    statuses[positions[i]] = found[i];
-  }
-  counts.hits += rows.hits;
-  counts.created = rows.created;
-  not_admitted_.fetch_add(counts.not_admitted, std::memory_order_relaxed);
-  return counts;
-}
-
 absl::StatusOr<RowCounts> Table::FindOrCreate(absl::Span<const uint64_t> keys, float* values,
                                               uint8_t* statuses, RowPart part) {
   if (tier_ != nullptr) return FromTier(tier_->FindOrCreate(keys, values, statuses, part));
   return store_.FindOrCreate(keys, values, statuses, nullptr, part);
-}
-
-absl::Status Table::Make(absl::Span<const uint64_t> keys) {
-  const auto change_nothing = [](absl::Span<Row* const>, absl::Span<const uint32_t>) {};
-  if (tier_ != nullptr) return tier_->Update(keys, change_nothing);
-  store_.Update(keys, change_nothing);
-  return absl::OkStatus();
 }
 
 absl::Status Table::AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent) {
@@ -269,43 +134,6 @@ absl::Status Table::LookAhead(absl::Span<const uint64_t> keys) {
     TESSERA_RETURN_IF_ERROR(FromTier(tier_->Bring(keys.subspan(begin, kPiece), absent)));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<Table::Gradients>> Table::Admit(absl::Span<const Gradients> parts) {
-  std::vector<uint64_t> absent;
-  for (const Gradients& part : parts) TESSERA_RETURN_IF_ERROR(AppendAbsent(part.keys, absent));
-  std::vector<Gradients> admitted(parts.begin(), parts.end());
-  if (absent.empty()) return admitted;
-  absl::flat_hash_set<uint64_t> refused;
-  {
-    // Another update may have made rows meanwhile.
-    absl::MutexLock lock(&admission_->mu);
-    std::vector<uint64_t> still_absent;
-    TESSERA_RETURN_IF_ERROR(AppendAbsent(absent, still_absent));
-    refused.insert(still_absent.begin(), still_absent.end());
-    const std::vector<uint64_t> made = admission_->Sight(std::move(still_absent));
-    TESSERA_RETURN_IF_ERROR(Make(made));
-    for (const uint64_t key : made) refused.erase(key);
-  }
-  if (refused.empty()) return admitted;
-  admitted.clear();
-  uint64_t dropped = 0;
-  for (const Gradients& part : parts) {
-    // Keeps the runs between refused keys.
-    size_t begin = 0;
-    for (size_t i = 0; i <= part.keys.size(); ++i) {
-      if (i < part.keys.size() && !refused.contains(part.keys[i])) continue;
-      if (i > begin) {
-        admitted.push_back({.keys = part.keys.subspan(begin, i - begin),
-                            .values = static_cast<const char*>(part.values) +
-                                      begin * wire_bytes(RowPart::kEmbedding)});
-      }
-      begin = i + 1;
-      dropped += i < part.keys.size();
-    }
-  }
-  dropped_gradients_.fetch_add(dropped, std::memory_order_relaxed);
-  return admitted;
 }
 
 absl::Status Table::FromTier(const absl::Status& status) const {
@@ -340,18 +168,6 @@ absl::Status Table::AssignFloats(absl::Span<const uint64_t> keys, const float* v
   }
   room.Use(counts.created * room_of_row());
   Count(counts);
-  return absl::OkStatus();
-}
-
-absl::Status Table::CheckCut(absl::Span<const RowRecord> rows) const {
-  for (const RowRecord& row : rows) {
-    if (DenseLayout::IsOfTensor(row.key) == by_tensor()) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "table ", name(), ": block ", row.key, " of the dense parameters was cut ",
-        by_tensor() ? "without regard to tensors, and lamb needs them" : "by tensors, for lamb",
-        "; model.optimizer may not change to lamb or from it, nor a version from before tensors "
-        "had a ratio be followed by this one"));
-  }
   return absl::OkStatus();
 }
 

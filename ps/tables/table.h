@@ -79,6 +79,8 @@ class Table {
   void Limit(RowLimit* limit, std::string job);
   const RowOptimizer& optimizer() const { return *optimizer_; }
 
+  // Checks, which change nothing (table_checks.cc).
+  //
   // ABORTED: a key of a partition that this ps does not own.
   absl::Status CheckOwned(absl::Span<const uint64_t> keys) const;
   // Dense tables: FAILED_PRECONDITION names a block that nobody has assigned.
@@ -199,13 +201,15 @@ class Table {
                                        float* values, uint8_t* statuses, RowPart part);
   absl::StatusOr<RowCounts> FindOrCreate(absl::Span<const uint64_t> keys, float* values,
                                          uint8_t* statuses, RowPart part);
+  // Appends those of `keys` that have no row, each as often as it comes. Errors are those of a
+  // tier.
+  absl::Status AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent);
+
+  // table_admission.cc
   absl::StatusOr<RowCounts> PullAdmitted(absl::Span<const uint64_t> keys, float* values,
                                          uint8_t* statuses);
   // `parts` without the keys that are not admitted; makes rows for keys that are admitted now.
   absl::StatusOr<std::vector<Gradients>> Admit(absl::Span<const Gradients> parts);
-  // Appends those of `keys` that have no row, each as often as it comes. Errors are those of a
-  // tier.
-  absl::Status AppendAbsent(absl::Span<const uint64_t> keys, std::vector<uint64_t>& absent);
   // Makes rows for keys that are admitted.
   absl::Status Make(absl::Span<const uint64_t> keys);
 
