@@ -95,4 +95,19 @@ absl::Status LogFollower::Follow() {
   }
 }
 
+absl::Status Followers::Follow(const v1::OpenJobRequest& request) {
+  TESSERA_ASSIGN_OR_RETURN(const bool is_new, jobs_->BeginFollowing(request));
+  if (!is_new) return absl::OkStatus();
+  const auto begin = [&]() -> absl::Status {
+    absl::MutexLock lock(&mu_);
+    followers_.remove_if([](const LogFollower& follower) { return follower.ended(); });
+    followers_.emplace_back(jobs_, channels_, request);
+    return absl::OkStatus();
+  };
+  const absl::Status begun = OrExhausted("a copy of another ps's rows", begin);
+  // Otherwise the job would be taken for one that is followed.
+  if (!begun.ok()) jobs_->FollowingFailed(request, begun);
+  return begun;
+}
+
 }  // namespace tessera::ps

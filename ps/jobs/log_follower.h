@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <list>
 #include <memory>
 #include <thread>
 
@@ -39,6 +40,22 @@ class LogFollower {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   grpc::ClientContext* call_ ABSL_GUARDED_BY(mu_) = nullptr;  // the call under way
   std::thread thread_;
+};
+
+// The followers of all jobs that this ps follows. Ends them when it is destroyed. Thread-safe.
+class Followers {
+ public:
+  // `jobs` and `channels` outlive it.
+  Followers(Jobs* jobs, Channels* channels) : jobs_(jobs), channels_(channels) {}
+  // Begins to follow, once for repeats of a request; errors as Jobs::BeginFollowing's.
+  // RESOURCE_EXHAUSTED: no memory or no thread.
+  absl::Status Follow(const v1::OpenJobRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  Jobs* const jobs_;
+  Channels* const channels_;
+  absl::Mutex mu_;
+  std::list<LogFollower> followers_ ABSL_GUARDED_BY(mu_);
 };
 
 // Whether an error of ReadLog or Follow may pass, so that trying again makes sense.

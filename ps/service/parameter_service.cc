@@ -60,7 +60,9 @@ absl::StatusOr<uint64_t> ReadShared(absl::FunctionRef<absl::StatusOr<uint64_t>()
 }  // namespace
 
 ParameterService::ParameterService(const Options& options)
-    : options_(options), expirer_([this] { RunExpirer(); }) {}
+    : options_(options),
+      followers_(options.jobs, options.channels),
+      expirer_([this] { RunExpirer(); }) {}
 
 ParameterService::~ParameterService() {
   {
@@ -274,7 +276,7 @@ grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext*
                                                     v1::OpenJobResponse* response) {
   return RunMeant(*options_.administration, *options_.jobs, *context, request, Refusals("OpenJob"),
                   [=, this]() -> absl::Status {
-                    if (!request->follow().empty()) return Follow(*request);
+                    if (!request->follow().empty()) return followers_.Follow(*request);
                     const auto keep_going = [context] { return CheckCancelled(*context); };
                     TESSERA_ASSIGN_OR_RETURN(const auto shard,
                                              options_.jobs->Open(*request, keep_going));
@@ -285,21 +287,6 @@ grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext*
                     }
                     return absl::OkStatus();
                   });
-}
-
-absl::Status ParameterService::Follow(const v1::OpenJobRequest& request) {
-  TESSERA_ASSIGN_OR_RETURN(const bool is_new, options_.jobs->BeginFollowing(request));
-  if (!is_new) return absl::OkStatus();
-  const auto begin = [&]() -> absl::Status {
-    absl::MutexLock lock(&mu_);
-    followers_.remove_if([](const LogFollower& follower) { return follower.ended(); });
-    followers_.emplace_back(options_.jobs, options_.channels, request);
-    return absl::OkStatus();
-  };
-  const absl::Status begun = OrExhausted("a copy of another ps's rows", begin);
-  // Otherwise the job would be taken for one that is followed.
-  if (!begun.ok()) options_.jobs->FollowingFailed(request, begun);
-  return begun;
 }
 
 grpc::ServerUnaryReactor* ParameterService::SetFollower(grpc::CallbackServerContext* context,

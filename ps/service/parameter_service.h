@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -117,15 +116,14 @@ class ParameterService final : public ParameterServiceBase {
   // Counts the errors of a call for which there are no other metrics.
   std::function<void(const absl::Status&)> Refusals(const char* call) const;
   void RunExpirer() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Follow(const v1::OpenJobRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
 
   void PullNow(PullCall call, grpc::ByteBuffer* response, absl::Duration deadline,
                PullReactor* reactor);
 
   const Options options_;
+  Followers followers_;
   absl::Mutex mu_;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  std::list<LogFollower> followers_ ABSL_GUARDED_BY(mu_);
   std::thread expirer_;  // constant after construction
 };
 
