@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/failpoint.h"
 #include "common/rpc/status.h"
 #include "common/status_macros.h"
 #include "grpcpp/server_context.h"
 #include "ps/calls/call_frames.h"
-#include "ps/calls/inline_pull.h"
 #include "ps/calls/shared_calls.h"
 #include "ps/memory/or_exhausted.h"
 #include "ps/service/partition_fetch.h"
+#include "ps/service/pull_calls.h"
+#include "ps/service/read_call.h"
 #include "ps/service/run_call.h"
 
 namespace tessera::ps {
@@ -33,28 +32,6 @@ constexpr absl::Duration kLongestRead = absl::Seconds(1);
 
 absl::Status CheckCancelled(const grpc::CallbackServerContext& context) {
   return context.IsCancelled() ? absl::CancelledError("the caller has hung up") : absl::OkStatus();
-}
-
-// RESOURCE_EXHAUSTED: no memory for the call.
-template <typename Call>
-absl::StatusOr<Call> Read(const grpc::ByteBuffer& message,
-                          absl::StatusOr<Call> (*read)(const grpc::ByteBuffer&)) {
-  try {
-    return read(message);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for a call of ", message.Length(),
-                                                     " bytes; use machines with more memory"));
-  }
-}
-
-// Reads what the call has in shared memory; `take` is TakeShared. RESOURCE_EXHAUSTED as Read.
-absl::StatusOr<uint64_t> ReadShared(absl::FunctionRef<absl::StatusOr<uint64_t>()> take) {
-  try {
-    return take();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        "no memory for a call with its bulk in shared memory; use machines with more memory");
-  }
 }
 
 }  // namespace
@@ -103,85 +80,10 @@ std::function<void(const absl::Status&)> ParameterService::Refusals(const char* 
   return [this, call](const absl::Status& status) { options_.metrics->Answered(call, status); };
 }
 
-// Keeps an answer counted until gRPC has sent it, and tells the metrics. Deletes itself.
-class ParameterService::PullReactor final : public grpc::ServerUnaryReactor {
- public:
-  PullReactor(const Options& options, uint64_t request_bytes)
-      : options_(options), request_bytes_(request_bytes), start_(options.clock->Monotonic()) {}
-
-  // Bytes of the call's bulk in shared memory.
-  void SetShared(uint64_t bytes) { shared_bytes_ = bytes; }
-  void Answer(const RowCounts& counts, uint64_t bytes, ByteBudget::Hold unsent) {
-    unsent_ = std::move(unsent);
-    options_.metrics->PulledShared(shared_bytes_);
-    options_.metrics->Pulled(counts, request_bytes_, bytes, options_.clock->Monotonic() - start_);
-    Finish(grpc::Status::OK);
-  }
-  void Answer(const absl::Status& error) {
-    options_.metrics->Answered("Pull", error);
-    Finish(ToGrpc(error));
-  }
-
- private:
-  void OnDone() override { delete this; }
-
-  const Options& options_;
-  const uint64_t request_bytes_;
-  const absl::Duration start_;
-  uint64_t shared_bytes_ = 0;
-  ByteBudget::Hold unsent_;
-};
-
-void ParameterService::PullNow(PullCall call, grpc::ByteBuffer* response, absl::Duration deadline,
-                               PullReactor* reactor) {
-  const absl::StatusOr<uint64_t> shared =
-      ReadShared([&] { return TakeShared(*options_.regions, call); });
-  if (!shared.ok()) return reactor->Answer(shared.status());
-  reactor->SetShared(*shared);
-  const v1::CallHeader& header = call.request.header();
-  auto shard = options_.jobs->Find(header.job_id(), header.generation());
-  if (!shard.ok()) {
-    reactor->Answer(shard.status());
-    return;
-  }
-  JobShard& job = **shard;
-  job.Pull(std::move(call), deadline,
-           [reactor, response, keep = *std::move(shard)](absl::StatusOr<PullAnswer> answer) {
-             if (!answer.ok()) return reactor->Answer(answer.status());
-             const RowCounts counts = answer->counts;
-             ByteBudget::Hold unsent = std::move(answer->unsent);
-             *response = WriteAnswer(*std::move(answer));
-             reactor->Answer(counts, response->Length(), std::move(unsent));
-           });
-}
-
 grpc::ServerUnaryReactor* ParameterService::Pull(grpc::CallbackServerContext* context,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) {
-  const uint64_t bytes = request->Length();
-  auto* const reactor = new PullReactor(options_, bytes);
-  const absl::Duration deadline = Deadline(*context, kLongestWait);
-  const auto read_and_pull = [=, this](bool here) {
-    absl::StatusOr<PullCall> call = Read(*request, ReadPull);
-    if (!call.ok()) return reactor->Answer(call.status());
-    // A call that is small only because its keys are in shared memory takes as long as any other.
-    if (!here || !call->request.has_shared()) {
-      return PullNow(*std::move(call), response, deadline, reactor);
-    }
-    const absl::Status queued =
-        options_.requests->Submit(bytes, [=, this, call = *std::move(call)]() mutable {
-          PullNow(std::move(call), response, deadline, reactor);
-        });
-    if (!queued.ok()) reactor->Answer(queued);
-  };
-  if (bytes <= kInlinePullBytes && !options_.pulls_may_block) {
-    read_and_pull(/*here=*/true);
-    return reactor;
-  }
-  const absl::Status queued =
-      options_.requests->Submit(bytes, [read_and_pull] { read_and_pull(/*here=*/false); });
-  if (!queued.ok()) reactor->Answer(queued);
-  return reactor;
+  return RunPull(options_, Deadline(*context, kLongestWait), *request, response);
 }
 
 grpc::ServerUnaryReactor* ParameterService::LookAhead(grpc::CallbackServerContext* context,
@@ -191,7 +93,7 @@ grpc::ServerUnaryReactor* ParameterService::LookAhead(grpc::CallbackServerContex
              [=, this]() -> absl::Status {
                *response = grpc::ByteBuffer(nullptr, 0);  // LookAheadResponse has no fields
                TESSERA_RETURN_IF_ERROR(CheckCancelled(*context));
-               TESSERA_ASSIGN_OR_RETURN(const PullCall call, Read(*request, ReadPull));
+               TESSERA_ASSIGN_OR_RETURN(const PullCall call, ReadCall(*request, ReadPull));
                const v1::CallHeader& header = call.request.header();
                TESSERA_ASSIGN_OR_RETURN(const auto shard,
                                         options_.jobs->Find(header.job_id(), header.generation()));
@@ -215,7 +117,7 @@ grpc::ServerUnaryReactor* ParameterService::Push(grpc::CallbackServerContext* co
   };
   return RunReplicated(*options_.requests, *context, request->Length(), observe,
                        [=, this]() -> absl::StatusOr<std::shared_ptr<JobShard>> {
-                         TESSERA_ASSIGN_OR_RETURN(PushCall call, Read(*request, ReadPush));
+                         TESSERA_ASSIGN_OR_RETURN(PushCall call, ReadCall(*request, ReadPush));
                          const v1::CallHeader& header = call.request.header();
                          TESSERA_ASSIGN_OR_RETURN(
                              auto shard, options_.jobs->Find(header.job_id(), header.generation()));

@@ -108,17 +108,12 @@ class ParameterService final : public ParameterServiceBase {
                                     v1::ReadLogResponse* response) override;
 
  private:
-  class PullReactor;
-
   // When to give up a call, by Clock::Monotonic: a little before the caller hangs up, so that it
   // learns what was waited for, and after `longest` in any case.
   absl::Duration Deadline(const grpc::CallbackServerContext& context, absl::Duration longest) const;
   // Counts the errors of a call for which there are no other metrics.
   std::function<void(const absl::Status&)> Refusals(const char* call) const;
   void RunExpirer() ABSL_LOCKS_EXCLUDED(mu_);
-
-  void PullNow(PullCall call, grpc::ByteBuffer* response, absl::Duration deadline,
-               PullReactor* reactor);
 
   const Options options_;
   Followers followers_;
