@@ -36,18 +36,17 @@ Exit codes:
   2     bad usage
   128+  it cannot listen, the disk is full, or it was killed; start it again)";
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  tessera::StopSignal stop;
+// What the command line says.
+struct Flags {
   tessera::ps::ParameterServer::Options options;
-  options.master_address = "127.0.0.1:7070";
-  options.checkpoint_root = "./tessera-checkpoints";
-  double leave_within = 20;
+  std::string spill_reads = "direct";
+  const CLI::Option* copies = nullptr;  // --checkpoint-copies
+  bool share_memory = true;
+  double leave_within = 20;  // seconds
+};
 
-  CLI::App app(
-      "Holds the rows of embedding tables and the dense parameters, and applies gradients.",
-      "tessera-ps");
+// Where it listens, whom it joins, and its folders.
+void AddPlaceFlags(CLI::App& app, tessera::ps::ParameterServer::Options& options) {
   app.add_option("--listen", options.server.listen,
                  "host:port to serve on; port 0 takes a free one")
       ->check(tessera::ListenAddress())
@@ -80,6 +79,11 @@ int main(int argc, char** argv) {
   app.add_option("--checkpoint-root", options.checkpoint_root,
                  "folder that checkpoints lie in, the same as the master's")
       ->capture_default_str();
+}
+
+// What rows, and copies of them, may take of memory and disk.
+void AddMemoryFlags(CLI::App& app, Flags& flags) {
+  tessera::ps::ParameterServer::Options& options = flags.options;
   CLI::Option* const spill =
       app.add_option("--spill-dir", options.spill_folder,
                      "folder of this process alone for rows that --memory has no room for; emptied "
@@ -98,21 +102,25 @@ int main(int argc, char** argv) {
                  "limit but the disk")
       ->transform(tessera::ByteSize(/*least=*/1))
       ->needs(spill);
-  std::string spill_reads = "direct";
   app.add_option(
-         "--spill-reads", spill_reads,
+         "--spill-reads", flags.spill_reads,
          "how rows in the spill folder are read. cached: through the kernel's page cache, "
          "which takes memory beside --memory and is faster if the machine has some to spare; "
          "direct: past that cache")
       ->capture_default_str()
       ->check(CLI::IsMember({"direct", "cached"}))
       ->needs(spill);
-  CLI::Option* const copies =
+  flags.copies =
       app.add_option("--checkpoint-copies", options.max_copied_bytes,
                      "memory for copies of rows that change before the checkpoint under way has "
                      "written them, per job. Default: 1GiB, or an eighth of --memory if that is "
                      "less")
           ->transform(tessera::ByteSize());
+}
+
+// How it works on calls, and how it stops.
+void AddServiceFlags(CLI::App& app, Flags& flags) {
+  tessera::ps::ParameterServer::Options& options = flags.options;
   app.add_option("--checkpoint-share", options.writer_share,
                  "share of its time that the checkpoint writer works while pushes come; the rest "
                  "it sleeps")
@@ -122,43 +130,35 @@ int main(int argc, char** argv) {
                  "threads that work on requests; 0: one per processor, and one more")
       ->capture_default_str()
       ->transform(tessera::WholeNumber(1024));
-  bool share_memory = true;
-  app.add_flag("--shared-memory,!--no-shared-memory", share_memory,
+  app.add_flag("--shared-memory,!--no-shared-memory", flags.share_memory,
                "workers on this machine, of the same user, may hand over rows and gradients in "
                "shared memory instead of through the network; 1 GiB in all, or an eighth of "
                "--memory if that is less")
       ->capture_default_str();
-  app.add_option("--leave-within", leave_within,
+  app.add_option("--leave-within", flags.leave_within,
                  "seconds that a stopping ps waits for jobs to cut a checkpoint; keep it below the "
                  "grace period of whatever stops it. 0: does not wait")
       ->capture_default_str()
       ->check(tessera::RealNumber(0, 86400));
   app.add_flag("--insecure", options.server.insecure,
                "allow an address that other machines can reach, without encryption");
-  tessera::ServerProcess process;
-  process.AddFlags(app, &options.master_address);
-  app.footer(kFooter);
-  if (const std::optional<int> code = tessera::ServerProcess::Parse(app, argc, argv)) return *code;
+}
 
-  if (!share_memory) options.max_shared_bytes = 0;
+// What the flags mean together.
+void Settle(Flags& flags) {
+  tessera::ps::ParameterServer::Options& options = flags.options;
+  if (!flags.share_memory) options.max_shared_bytes = 0;
   options.memory_of_process = true;
-  options.spill_page_cache = spill_reads == "cached";
-  if (options.memory_bytes > 0) {
-    tessera::KeepFreedMemoryWithin(options.memory_bytes);
-    const uint64_t wished = options.max_copied_bytes;
-    options.BoundBeside(options.memory_bytes);
-    if (copies->count() > 0) options.max_copied_bytes = wished;
-  }
-  const auto security = process.Begin(options.name.empty() ? "ps" : options.name);
-  if (!security.ok()) {
-    SPDLOG_ERROR("{}", std::string(security.status().message()));
-    return 1;
-  }
-  options.server.security = security->get();
-  const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels(security->get());
-  options.channels = channels.get();
-  options.files = &tessera::PosixFileSystem();
-  options.clock = &tessera::SystemClock();
+  options.spill_page_cache = flags.spill_reads == "cached";
+  if (options.memory_bytes == 0) return;
+  const uint64_t wished = options.max_copied_bytes;
+  options.BoundBeside(options.memory_bytes);
+  if (flags.copies->count() > 0) options.max_copied_bytes = wished;
+}
+
+// Serves until it is to stop; returns the exit code.
+int Serve(tessera::StopSignal& stop, const tessera::ps::ParameterServer::Options& options,
+          double leave_within) {
   auto server =
       tessera::OrNoThread("this ps", [&] { return tessera::ps::ParameterServer::Start(options); });
   if (!server.ok()) {
@@ -176,4 +176,38 @@ int main(int argc, char** argv) {
   SPDLOG_INFO("stopping{}", released ? "" : ", without the master's leave");
   (*server)->Stop(absl::Seconds(5));
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tessera::StopSignal stop;
+  Flags flags;
+  tessera::ps::ParameterServer::Options& options = flags.options;
+  options.master_address = "127.0.0.1:7070";
+  options.checkpoint_root = "./tessera-checkpoints";
+  CLI::App app(
+      "Holds the rows of embedding tables and the dense parameters, and applies gradients.",
+      "tessera-ps");
+  AddPlaceFlags(app, options);
+  AddMemoryFlags(app, flags);
+  AddServiceFlags(app, flags);
+  tessera::ServerProcess process;
+  process.AddFlags(app, &options.master_address);
+  app.footer(kFooter);
+  if (const std::optional<int> code = tessera::ServerProcess::Parse(app, argc, argv)) return *code;
+  Settle(flags);
+  if (options.memory_bytes > 0) tessera::KeepFreedMemoryWithin(options.memory_bytes);
+
+  const auto security = process.Begin(options.name.empty() ? "ps" : options.name);
+  if (!security.ok()) {
+    SPDLOG_ERROR("{}", std::string(security.status().message()));
+    return 1;
+  }
+  options.server.security = security->get();
+  const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels(security->get());
+  options.channels = channels.get();
+  options.files = &tessera::PosixFileSystem();
+  options.clock = &tessera::SystemClock();
+  return Serve(stop, options, flags.leave_within);
 }
