@@ -342,6 +342,12 @@ class RowStore {
   static bool IsWanted(const StripeCut& cut, const Row* row) {
     return cut.wanted == 0 || (row->flags & cut.wanted) != 0;
   }
+  // VisitCut in steps (row_store_cut.cc): looks through a map for what the cut has of it, then
+  // copies so many rows from place `first` on to `blocks`. The cut is not stopped.
+  struct CutReading;
+  static CutReading ListCut(Stripe& stripe, uint32_t map) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
+  void CopyPiece(Stripe& stripe, uint32_t map, size_t first, size_t rows, CutReading& reading,
+                 char* blocks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(stripe.mu);
   // Memory that can be given back once the rows in it have moved: a chunk of HugePageMemory, or a
   // slab from the heap.
   struct Sparse {

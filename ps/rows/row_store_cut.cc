@@ -25,16 +25,30 @@ void PrefetchBlock(const void* block, size_t bytes) {
   for (size_t b = 0; b < bytes; b += kLineBytes) __builtin_prefetch(at + b);
 }
 
-// A row of a cut, as a look through its partition found it.
-struct Place {
-  uint64_t key;
-  Row* row;
-  bool copied;  // `row` is a copy, and stays as it is
+}  // namespace
+
+// What VisitCut has of the partition that it reads.
+struct RowStore::CutReading {
+  // A row of the cut, as ListCut found it.
+  struct Place {
+    uint64_t key;
+    Row* row;
+    bool copied;  // `row` is a copy, and stays as it is
+  };
+
+  // Sorts them, ascending. Keys spread over their range, as hashes are, cost a visit or two each;
+  // others cost what std::sort does.
+  void SortPlaces();
+
+  std::vector<Place> places;
+  std::vector<uint64_t> gone;
+  uint64_t erases = 0;  // MapCut::erases when the places were listed
+  size_t copies = 0;    // so many of the map's copies are among `places` or `late`
+  // Copies that were made after the places were listed.
+  absl::flat_hash_map<uint64_t, const Row*> late;
 };
 
-// Sorts ascending. Keys spread over their range, as hashes are, cost a visit or two each; others
-// cost what std::sort does.
-void SortByKey(std::vector<Place>& places) {
+void RowStore::CutReading::SortPlaces() {
   const auto less = [](const Place& a, const Place& b) { return a.key < b.key; };
   constexpr size_t kFew = 64;
   if (places.size() < kFew) return std::sort(places.begin(), places.end(), less);
@@ -60,8 +74,6 @@ void SortByKey(std::vector<Place>& places) {
   }
   places = std::move(sorted);
 }
-
-}  // namespace
 
 uint64_t RowStore::BeginCut(bool all) {
   uint64_t rows = 0;
@@ -114,6 +126,65 @@ void RowStore::KeepErased(Stripe& stripe, uint32_t map, Row* row) {
   KeepForCut(stripe, map, row);
 }
 
+RowStore::CutReading RowStore::ListCut(Stripe& stripe, uint32_t map) {
+  StripeCut& cut = *stripe.cut;
+  MapCut& map_cut = cut.maps[map];
+  CutReading reading;
+  reading.gone = std::exchange(map_cut.gone, {});
+  reading.erases = map_cut.erases;
+  std::vector<Row*> rows;
+  rows.reserve(stripe.maps[map].size());
+  stripe.maps[map].ForEach([&](Row* row) { rows.push_back(row); });
+  reading.places.reserve(rows.size() + map_cut.copies.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i + kAhead < rows.size()) __builtin_prefetch(rows[i + kAhead]);
+    Row* const row = rows[i];
+    if ((row->flags & kRowCut) == stripe.cut_bit) continue;
+    if (IsWanted(cut, row)) {
+      reading.places.push_back({row->key, row, false});
+    } else {
+      row->flags ^= kRowCut;
+    }
+  }
+  for (Row* const copy : map_cut.copies) reading.places.push_back({copy->key, copy, true});
+  reading.copies = map_cut.copies.size();
+  return reading;
+}
+
+void RowStore::CopyPiece(Stripe& stripe, uint32_t map, size_t first, size_t rows,
+                         CutReading& reading, char* blocks) {
+  const MapCut& map_cut = stripe.cut->maps[map];
+  for (; reading.copies < map_cut.copies.size(); ++reading.copies) {
+    const Row* const copy = map_cut.copies[reading.copies];
+    reading.late[copy->key] = copy;
+  }
+  const size_t block_bytes = layout().block_bytes();
+  const auto places = absl::MakeConstSpan(reading.places).subspan(first, rows);
+  const auto prefetch = [&](size_t i) {
+    if (i < places.size()) PrefetchBlock(places[i].row, block_bytes);
+  };
+  for (size_t i = 0; i < kAhead; ++i) prefetch(i);
+  for (size_t i = 0; i < places.size(); ++i) {
+    prefetch(i + kAhead);
+    const CutReading::Place& place = places[i];
+    const Row* from = place.row;
+    if (!place.copied) {
+      Row* row = place.row;
+      // The row's block may serve another row by now.
+      if (map_cut.erases != reading.erases) {
+        row = stripe.maps[map].Find(Mix64(place.key), place.key);
+      }
+      if (row != nullptr && (row->flags & kRowCut) != stripe.cut_bit) {
+        row->flags = (row->flags & ~(kRowCut | kRowChanged)) | stripe.cut_bit;
+        from = row;
+      } else {
+        from = reading.late.at(place.key);
+      }
+    }
+    std::memcpy(blocks + i * block_bytes, static_cast<const void*>(from), block_bytes);
+  }
+}
+
 absl::Status RowStore::VisitCut(
     PartitionId partition,
     absl::FunctionRef<absl::Status(uint64_t rows, absl::Span<const uint64_t> gone)> begin,
@@ -125,87 +196,40 @@ absl::Status RowStore::VisitCut(
         "of tessera-ps); allow more, or give the writer a larger --checkpoint-share");
   };
   const uint32_t index = partitions_.IndexOf(partition);
-  const uint32_t number = KeyBatch::MapOf(index);
+  const uint32_t map = KeyBatch::MapOf(index);
   Stripe& stripe = *stripes_[KeyBatch::StripeOf(index)];
-  std::vector<Place> places;
-  std::vector<uint64_t> gone;
-  uint64_t erases = 0;
-  size_t copies = 0;  // so many of the copies are among the places
+  CutReading reading;
   {
     absl::MutexLock lock(&stripe.mu);
-    StripeCut& cut = *stripe.cut;
-    if (cut.stopped) return stopped();
-    MapCut& map = cut.maps[number];
-    gone = std::exchange(map.gone, {});
-    erases = map.erases;
-    std::vector<Row*> rows;
-    rows.reserve(stripe.maps[number].size());
-    stripe.maps[number].ForEach([&](Row* row) { rows.push_back(row); });
-    places.reserve(rows.size() + map.copies.size());
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (i + kAhead < rows.size()) __builtin_prefetch(rows[i + kAhead]);
-      Row* const row = rows[i];
-      if ((row->flags & kRowCut) == stripe.cut_bit) continue;
-      if (IsWanted(cut, row)) {
-        places.push_back({row->key, row, false});
-      } else {
-        row->flags ^= kRowCut;
-      }
-    }
-    for (Row* const copy : map.copies) places.push_back({copy->key, copy, true});
-    copies = map.copies.size();
+    if (stripe.cut->stopped) return stopped();
+    reading = ListCut(stripe, map);
   }
-  SortByKey(places);
+  reading.SortPlaces();
+  std::vector<uint64_t>& gone = reading.gone;
   std::sort(gone.begin(), gone.end());
   gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
-  TESSERA_RETURN_IF_ERROR(begin(places.size(), gone));
+  const size_t count = reading.places.size();
+  TESSERA_RETURN_IF_ERROR(begin(count, gone));
 
   const size_t block_bytes = layout().block_bytes();
-  const size_t piece = std::max<size_t>(1, kPieceBytes / block_bytes);
-  std::vector<char> blocks(std::min(piece, places.size()) * block_bytes);  // aligned to 8 bytes
-  std::vector<const Row*> rows(std::min(piece, places.size()));
-  for (size_t i = 0; i < rows.size(); ++i) {
+  const size_t piece = std::min(count, std::max<size_t>(1, kPieceBytes / block_bytes));
+  std::vector<char> blocks(piece * block_bytes);  // aligned to 8 bytes
+  std::vector<const Row*> rows(piece);
+  for (size_t i = 0; i < piece; ++i) {
     rows[i] = reinterpret_cast<const Row*>(blocks.data() + i * block_bytes);
   }
-  // Copies that were made after the look through the partition.
-  absl::flat_hash_map<uint64_t, const Row*> late;
-  for (size_t done = 0; done < places.size(); done += piece) {
-    const absl::Span<const Place> now = absl::MakeConstSpan(places).subspan(done, piece);
+  for (size_t done = 0; done < count; done += piece) {
+    const size_t now = std::min(piece, count - done);
     {
       absl::MutexLock lock(&stripe.mu);
       if (stripe.cut->stopped) return stopped();
-      const MapCut& map = stripe.cut->maps[number];
-      for (; copies < map.copies.size(); ++copies) {
-        late[map.copies[copies]->key] = map.copies[copies];
-      }
-      const auto prefetch = [&](size_t i) {
-        if (i < now.size()) PrefetchBlock(now[i].row, block_bytes);
-      };
-      for (size_t i = 0; i < kAhead; ++i) prefetch(i);
-      for (size_t i = 0; i < now.size(); ++i) {
-        prefetch(i + kAhead);
-        const Row* from = now[i].row;
-        if (!now[i].copied) {
-          Row* row = now[i].row;
-          // The row's block may serve another row by now.
-          if (map.erases != erases) {
-            row = stripe.maps[number].Find(Mix64(now[i].key), now[i].key);
-          }
-          if (row != nullptr && (row->flags & kRowCut) != stripe.cut_bit) {
-            row->flags = (row->flags & ~(kRowCut | kRowChanged)) | stripe.cut_bit;
-            from = row;
-          } else {
-            from = late.at(now[i].key);
-          }
-        }
-        std::memcpy(blocks.data() + i * block_bytes, static_cast<const void*>(from), block_bytes);
-      }
+      CopyPiece(stripe, map, done, now, reading, blocks.data());
     }
-    TESSERA_RETURN_IF_ERROR(visit(absl::MakeConstSpan(rows).first(now.size())));
+    TESSERA_RETURN_IF_ERROR(visit(absl::MakeConstSpan(rows).first(now)));
   }
   absl::MutexLock lock(&stripe.mu);
   if (stripe.cut->stopped) return stopped();
-  EndMapCut(stripe, number);
+  EndMapCut(stripe, map);
   return absl::OkStatus();
 }
 
