@@ -235,6 +235,8 @@ class Table {
     return counts.ok() ? std::move(counts) : FromTier(counts.status());
   }
   struct ApplyScratch;
+  template <typename Number>
+  class KeyGradients;
   absl::Status ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale);
   absl::Status AddChanges(const Gradients& changes, uint64_t step);
   // `Number`: the C++ type of wire_type.

@@ -59,6 +59,81 @@ struct Table::ApplyScratch {
   }
 };
 
+// The gradients of one step, grouped by key. Borrows them, and the memory that it works with.
+// `Number`: the C++ type of wire_type.
+template <typename Number>
+class Table::KeyGradients {
+ public:
+  // `largest`: of a sum's elements, as of its summands'.
+  KeyGradients(absl::Span<const Gradients> parts, uint32_t dim, float largest,
+               ApplyScratch& scratch)
+      : dim_(dim), largest_(largest), groups_(scratch.groups) {
+    absl::Span<const uint64_t> keys;
+    if (parts.size() == 1) {
+      keys = parts[0].keys;
+      of_one_ = static_cast<const Number*>(parts[0].values);
+    } else {
+      scratch.keys.clear();
+      scratch.gradients.clear();
+      for (const Gradients& part : parts) {
+        scratch.keys.insert(scratch.keys.end(), part.keys.begin(), part.keys.end());
+        const auto* const of_part = static_cast<const Number*>(part.values);
+        for (size_t i = 0; i < part.keys.size(); ++i) {
+          scratch.gradients.push_back(of_part + i * dim);
+        }
+      }
+      keys = scratch.keys;
+      of_several_ = scratch.gradients;
+    }
+    scratch.groups.Build(keys);
+    repeats_ = groups_.size() < keys.size();
+  }
+
+  // Each once.
+  absl::Span<const uint64_t> keys() const { return groups_.keys(); }
+  // Fetches ahead what Sum reads; gradients lie anywhere in the sender's block.
+  void Prefetch(uint32_t position) const {
+    const uint32_t first = groups_.First(position);
+    PrefetchNumbers(At(first), dim_);
+    const uint32_t second = Next(first);
+    if (second != KeyGroups::kEnd) PrefetchNumbers(At(second), dim_);
+  }
+  // Sums the gradients of the key at this position of keys(), in float32: [dim]. A single float32
+  // gradient is used where it lies, any other sum in `sum`.
+  const float* Sum(uint32_t position, float* sum) const {
+    const uint32_t first = groups_.First(position);
+    uint32_t place = Next(first);
+    if constexpr (std::is_same_v<Number, float>) {
+      if (place == KeyGroups::kEnd) return At(first);
+      CopyFloats(At(first), dim_, sum);
+    } else {
+      math::WidenBfloat16(At(first), dim_, sum);
+    }
+    while (place != KeyGroups::kEnd) {
+      const Number* const more = At(place);
+      place = groups_.Next(place);
+      if (place != KeyGroups::kEnd) PrefetchNumbers(At(place), dim_);
+      for (uint32_t d = 0; d < dim_; ++d) sum[d] += AsFloat(more[d]);
+    }
+    for (uint32_t d = 0; d < dim_; ++d) sum[d] = math::Within(sum[d], largest_);
+    return sum;
+  }
+
+ private:
+  const Number* At(uint32_t place) const {
+    return of_one_ != nullptr ? of_one_ + size_t{place} * dim_
+                              : static_cast<const Number*>(of_several_[place]);
+  }
+  uint32_t Next(uint32_t place) const { return repeats_ ? groups_.Next(place) : KeyGroups::kEnd; }
+
+  const uint32_t dim_;
+  const float largest_;
+  const KeyGroups& groups_;
+  const Number* of_one_ = nullptr;            // [keys, dim] of the only part
+  absl::Span<const void* const> of_several_;  // by place among the keys of several parts
+  bool repeats_ = false;                      // a key comes several times
+};
+
 absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step, double scale) {
   return wire_bfloat16() ? ApplyNumbers<uint16_t>(parts, step, scale)
                          : ApplyNumbers<float>(parts, step, scale);
@@ -66,67 +141,20 @@ absl::Status Table::ApplyToRows(absl::Span<const Gradients> parts, uint64_t step
 
 template <typename Number>
 absl::Status Table::ApplyNumbers(absl::Span<const Gradients> parts, uint64_t step, double scale) {
-  constexpr bool kFloats = std::is_same_v<Number, float>;
   const Scratch<ApplyScratch> scratch;
-  absl::Span<const uint64_t> keys;
-  std::vector<const void*>& gradients = scratch->gradients;
-  gradients.clear();
-  if (parts.size() == 1) {
-    keys = parts[0].keys;
-  } else {
-    scratch->keys.clear();
-    for (const Gradients& part : parts) {
-      scratch->keys.insert(scratch->keys.end(), part.keys.begin(), part.keys.end());
-      const auto* const of_part = static_cast<const Number*>(part.values);
-      for (size_t i = 0; i < part.keys.size(); ++i) gradients.push_back(of_part + i * dim());
-    }
-    keys = scratch->keys;
-  }
-  const auto* const of_one =
-      static_cast<const Number*>(parts.size() == 1 ? parts[0].values : nullptr);
-  const auto gradient_of = [&](uint32_t place) {
-    return of_one != nullptr ? of_one + size_t{place} * dim()
-                             : static_cast<const Number*>(gradients[place]);
-  };
-  KeyGroups& groups = scratch->groups;
-  groups.Build(keys);
+  const KeyGradients<Number> gradients(parts, dim(), largest_gradient(), *scratch);
+  const absl::Span<const uint64_t> keys = gradients.keys();
   scratch->sums.resize(RowStore::Block::kMost * dim());
+  if (by_tensor()) scratch->squares.assign(keys.size(), {});
   const uint32_t flag = every_row() ? kRowMoved : 0;
-  const bool repeats = groups.size() < keys.size();
-  const float largest = largest_gradient();
-  // Gradients lie anywhere in the sender's block.
   const auto change = [&](const RowStore::Block& block) {
-    for (const KeyBatch::Item& item : block.coming) {
-      const uint32_t first = groups.First(item.position);
-      PrefetchNumbers(gradient_of(first), dim());
-      const uint32_t second = repeats ? groups.Next(first) : KeyGroups::kEnd;
-      if (second != KeyGroups::kEnd) PrefetchNumbers(gradient_of(second), dim());
-    }
-    // A single float32 gradient is used where it lies; else gradients are summed in float32.
+    for (const KeyBatch::Item& item : block.coming) gradients.Prefetch(item.position);
     std::array<const float*, RowStore::Block::kMost> of_rows;
     float* sum = scratch->sums.data();
     for (size_t i = 0; i < block.rows.size(); ++i) {
       block.rows[i]->Touch(step, flag);
-      const uint32_t first = groups.First(block.positions[i]);
-      const Number* const gradient = gradient_of(first);
-      uint32_t place = repeats ? groups.Next(first) : KeyGroups::kEnd;
-      if constexpr (kFloats) {
-        of_rows[i] = gradient;
-        if (place == KeyGroups::kEnd) continue;
-        CopyFloats(gradient, dim(), sum);
-      } else {
-        math::WidenBfloat16(gradient, dim(), sum);
-      }
-      of_rows[i] = sum;
-      while (place != KeyGroups::kEnd) {
-        const Number* const more = gradient_of(place);
-        place = groups.Next(place);
-        if (place != KeyGroups::kEnd) PrefetchNumbers(gradient_of(place), dim());
-        for (uint32_t d = 0; d < dim(); ++d) sum[d] += AsFloat(more[d]);
-      }
-      // The sum is limited as its summands are.
-      for (uint32_t d = 0; d < dim(); ++d) sum[d] = math::Within(sum[d], largest);
-      sum += dim();
+      of_rows[i] = gradients.Sum(block.positions[i], sum);
+      if (of_rows[i] == sum) sum += dim();
     }
     const auto changes = absl::MakeConstSpan(of_rows).first(block.rows.size());
     if (!by_tensor()) return optimizer_->Apply(block.rows, changes, scale, step);
@@ -136,15 +164,14 @@ absl::Status Table::ApplyNumbers(absl::Span<const Gradients> parts, uint64_t ste
       scratch->squares[block.positions[i]] = squares[i];
     }
   };
-  if (by_tensor()) scratch->squares.assign(groups.keys().size(), {});
   if (tier_ != nullptr) {
-    return FromTier(tier_->Update(
-        groups.keys(), [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
+    return FromTier(
+        tier_->Update(keys, [&](absl::Span<Row* const> rows, absl::Span<const uint32_t> positions) {
           change({.rows = rows, .positions = positions, .coming = {}});
         }));
   }
-  store_.UpdateBlocks(groups.keys(), change);
-  if (by_tensor()) MoveTensors(groups.keys(), absl::MakeSpan(scratch->squares), step, scale);
+  store_.UpdateBlocks(keys, change);
+  if (by_tensor()) MoveTensors(keys, absl::MakeSpan(scratch->squares), step, scale);
   return absl::OkStatus();
 }
 
