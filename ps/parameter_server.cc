@@ -18,9 +18,9 @@
 #include "ps/calls/shared_regions.h"
 #include "ps/jobs/jobs.h"
 #include "ps/memory/byte_budget.h"
-#include "ps/service/executor.h"
 #include "ps/service/parameter_service.h"
 #include "ps/service/ps_metrics.h"
+#include "ps/service/task_queue.h"
 #include "ps/tables/row_limit.h"
 #include "ps/tables/spill.h"
 
@@ -70,7 +70,7 @@ class ParameterServerImpl final : public ParameterServer {
              .on_fuller_log = [this] { Beat(); },
              .spill = spill_.get(),
              .limit = limit_.get(),
-             .run = [this](Executor::Task task) { requests_.Run(std::move(task)); }},
+             .run = [this](TaskQueue::Task task) { requests_.Run(std::move(task)); }},
             process_),
         administration_("administration", kAdministrationThreads, kMaxAdministrationBytes),
         regions_(options.max_shared_bytes),
@@ -237,12 +237,12 @@ class ParameterServerImpl final : public ParameterServer {
   std::atomic<uint32_t> logs_ = 0;  // push logs that are open, all on one disk
 
   // After Stop no call is left; then each of these is destroyed before what it uses.
-  Executor requests_;
-  Executor ahead_;
+  TaskQueue requests_;
+  TaskQueue ahead_;
   const uint64_t process_ = ClusterNode::DrawProcess();
   ByteBudget unsent_;
   Jobs jobs_;
-  Executor administration_;
+  TaskQueue administration_;
   SharedRegions regions_;
   ParameterService service_;
   MetricsService metrics_service_;

@@ -51,7 +51,7 @@ class ParameterServer {
     double writer_share = 0.1;
     // Folder that checkpoints lie in; the same as the master's.
     std::string checkpoint_root = ".";
-    // Threads that work on requests. 0: one per processor, and one more (Executor says why).
+    // Threads that work on requests. 0: one per processor, and one more (TaskQueue says why).
     int threads = 0;
     // Bytes of requests that wait for a thread or have one; more are refused with
     // RESOURCE_EXHAUSTED.

@@ -277,18 +277,17 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
 grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext* context,
                                                      const v1::GetStatsRequest* request,
                                                      v1::StatsResponse* response) {
-  Executor& executor = request->expiry_dry_run() ? *options_.administration : *options_.requests;
-  return Run(executor, *context, request->ByteSizeLong(), Refusals("GetStats"),
-             [=, this]() -> absl::Status {
-               const Jobs& jobs = *options_.jobs;
-               TESSERA_ASSIGN_OR_RETURN(const auto shard,
-                                        request->has_generation()
-                                            ? jobs.Find(request->job_id(), request->generation())
-                                            : jobs.Find(request->job_id()));
-               *response = shard->Stats();
-               return request->expiry_dry_run() ? shard->CountExpirable(*response)
-                                                : absl::OkStatus();
-             });
+  TaskQueue& queue = request->expiry_dry_run() ? *options_.administration : *options_.requests;
+  return Run(
+      queue, *context, request->ByteSizeLong(), Refusals("GetStats"), [=, this]() -> absl::Status {
+        const Jobs& jobs = *options_.jobs;
+        TESSERA_ASSIGN_OR_RETURN(const auto shard,
+                                 request->has_generation()
+                                     ? jobs.Find(request->job_id(), request->generation())
+                                     : jobs.Find(request->job_id()));
+        *response = shard->Stats();
+        return request->expiry_dry_run() ? shard->CountExpirable(*response) : absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* ParameterService::WeighPartitions(

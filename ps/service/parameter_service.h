@@ -12,8 +12,8 @@
 #include "ps/calls/shared_regions.h"
 #include "ps/jobs/jobs.h"
 #include "ps/jobs/log_follower.h"
-#include "ps/service/executor.h"
 #include "ps/service/ps_metrics.h"
+#include "ps/service/task_queue.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 
 namespace tessera::ps {
@@ -39,7 +39,7 @@ using ParameterServiceBase = v1::ParameterService::WithRawCallbackMethod_Pull<
                                                                     v1::ParameterService::
                                                                         Service>>>>>>>>>>>>>>>;
 
-// Serves Jobs over gRPC: every call becomes a task of an executor, and a pull that has to wait for
+// Serves Jobs over gRPC: every call becomes a task of a queue, and a pull that has to wait for
 // a step holds no thread. Owns one thread, which answers pulls whose deadline has come and gives up
 // the shared memory of workers that have gone.
 //
@@ -49,9 +49,9 @@ class ParameterService final : public ParameterServiceBase {
   struct Options {
     // All borrowed; they outlive the service.
     Jobs* jobs = nullptr;
-    Executor* requests = nullptr;        // for workers' calls
-    Executor* ahead = nullptr;           // for workers' calls that nobody waits for
-    Executor* administration = nullptr;  // for the master's calls, which may take minutes
+    TaskQueue* requests = nullptr;        // for workers' calls
+    TaskQueue* ahead = nullptr;           // for workers' calls that nobody waits for
+    TaskQueue* administration = nullptr;  // for the master's calls, which may take minutes
     const Clock* clock = nullptr;
     PsMetrics* metrics = nullptr;
     Channels* channels = nullptr;  // to other ps

@@ -23,20 +23,20 @@ constexpr absl::Duration kLongestBarrier = absl::Seconds(5);
 class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
  public:
   RowSender(const v1::ReadPartitionsRequest& request,
-            absl::StatusOr<std::shared_ptr<JobShard>> shard, Executor* executor)
-      : executor_(executor) {
+            absl::StatusOr<std::shared_ptr<JobShard>> shard, TaskQueue* queue)
+      : queue_(queue) {
     if (!shard.ok()) {
       Finish(ToGrpc(shard.status()));
       return;
     }
     source_ = std::make_unique<RowSource>(request, *std::move(shard));
-    executor_->Run([this] { Begin(); });
+    queue_->Run([this] { Begin(); });
   }
 
  private:
   void OnWriteDone(bool ok) override {
     if (!ok) return Finish(ToGrpc(absl::CancelledError("the caller has hung up")));
-    executor_->Run([this] { SendNext(); });
+    queue_->Run([this] { SendNext(); });
   }
   void OnDone() override { delete this; }
 
@@ -52,7 +52,7 @@ class RowSender final : public grpc::ServerWriteReactor<v1::RowChunk> {
     StartWrite(&chunk_);
   }
 
-  Executor* const executor_;
+  TaskQueue* const queue_;
   std::unique_ptr<RowSource> source_;  // one task at a time uses it
   v1::RowChunk chunk_;
 };
@@ -100,8 +100,8 @@ absl::StatusOr<v1::FetchPartitionsResponse> FetchPartitionsInto(
 
 grpc::ServerWriteReactor<v1::RowChunk>* NewRowSender(
     const v1::ReadPartitionsRequest& request, absl::StatusOr<std::shared_ptr<JobShard>> shard,
-    Executor* executor) {
-  return new RowSender(request, std::move(shard), executor);
+    TaskQueue* queue) {
+  return new RowSender(request, std::move(shard), queue);
 }
 
 }  // namespace tessera::ps

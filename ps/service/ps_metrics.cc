@@ -134,7 +134,7 @@ void PsMetrics::Answered(const std::string& call, const absl::Status& status) {
 }
 
 std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
-    MetricsRegistry& registry, const Jobs& jobs, const Executor& requests,
+    MetricsRegistry& registry, const Jobs& jobs, const TaskQueue& requests,
     const SharedRegions& regions, const MemoryBudget* budget, const RowLimit* limit) {
   return registry.AddCollector([&jobs, &requests, &regions, budget, limit](MetricSamples& samples) {
     samples.AddGauge("tessera_ps_queued_bytes", "Bytes of requests that wait for a thread.", {},

@@ -9,7 +9,7 @@
 #include "ps/jobs/jobs.h"
 #include "ps/memory/memory_budget.h"
 #include "ps/rows/row_store.h"
-#include "ps/service/executor.h"
+#include "ps/service/task_queue.h"
 #include "ps/tables/row_limit.h"
 #include "tessera/v1/parameter_service.pb.h"
 
@@ -59,7 +59,7 @@ class PsMetrics {
 // wait for a thread, the memory shared with workers and what takes the budget, if rows may spill
 // (else null), and the limit, if there is one (else null). All borrowed; they outlive the result.
 [[nodiscard]] std::unique_ptr<MetricsRegistry::Registration> AddPsCollector(
-    MetricsRegistry& registry, const Jobs& jobs, const Executor& requests,
+    MetricsRegistry& registry, const Jobs& jobs, const TaskQueue& requests,
     const SharedRegions& regions, const MemoryBudget* budget, const RowLimit* limit = nullptr);
 
 }  // namespace tessera::ps

@@ -12,26 +12,26 @@
 #include "ps/jobs/job_shard.h"
 #include "ps/jobs/jobs.h"
 #include "ps/memory/or_exhausted.h"
-#include "ps/service/executor.h"
+#include "ps/service/task_queue.h"
 
-// How calls of the service run: as tasks of an executor, which refuses one when `bytes` more are
-// too many for its queue. Each returns the reactor of the call, which is finished once, with the
-// work's status; `observe` is told that status before the caller is. What a call of `work` needs
-// lives until then.
+// How calls of the service run: as tasks of a queue, which refuses one when `bytes` more are too
+// many for it. Each returns the reactor of the call, which is finished once, with the work's
+// status; `observe` is told that status before the caller is. What a call of `work` needs lives
+// until then.
 namespace tessera::ps {
 
 // `work` is handed a function from absl::Status that finishes the call, to be called once, in this
 // task or later.
 template <typename Work, typename Observe>
-grpc::ServerUnaryReactor* RunAsync(Executor& executor, grpc::CallbackServerContext& context,
+grpc::ServerUnaryReactor* RunAsync(TaskQueue& queue, grpc::CallbackServerContext& context,
                                    uint64_t bytes, Observe observe, Work work,
-                                   Executor::MayWait waits = Executor::MayWait::kNo) {
+                                   TaskQueue::MayWait waits = TaskQueue::MayWait::kNo) {
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
   const auto finish = [reactor, observe = std::move(observe)](const absl::Status& status) {
     observe(status);
     reactor->Finish(ToGrpc(status));
   };
-  const absl::Status queued = executor.Submit(
+  const absl::Status queued = queue.Submit(
       bytes, [finish, work = std::move(work)]() mutable { work(finish); }, waits);
   if (!queued.ok()) finish(queued);
   return reactor;
@@ -39,9 +39,9 @@ grpc::ServerUnaryReactor* RunAsync(Executor& executor, grpc::CallbackServerConte
 
 // As RunAsync, for a `work` that is done when it returns: it returns absl::Status.
 template <typename Work, typename Observe>
-grpc::ServerUnaryReactor* Run(Executor& executor, grpc::CallbackServerContext& context,
+grpc::ServerUnaryReactor* Run(TaskQueue& queue, grpc::CallbackServerContext& context,
                               uint64_t bytes, Observe observe, Work work) {
-  return RunAsync(executor, context, bytes, std::move(observe),
+  return RunAsync(queue, context, bytes, std::move(observe),
                   [work = std::move(work)](const auto& finish) mutable {
                     finish(OrExhausted("the call", work));
                   });
@@ -49,10 +49,10 @@ grpc::ServerUnaryReactor* Run(Executor& executor, grpc::CallbackServerContext& c
 
 // As Run, for a call with a `ps_process`: done only if this is the process that is meant.
 template <typename Request, typename Work, typename Observe>
-grpc::ServerUnaryReactor* RunMeant(Executor& executor, const Jobs& jobs,
+grpc::ServerUnaryReactor* RunMeant(TaskQueue& queue, const Jobs& jobs,
                                    grpc::CallbackServerContext& context, const Request* request,
                                    Observe observe, Work work) {
-  return Run(executor, context, request->ByteSizeLong(), std::move(observe),
+  return Run(queue, context, request->ByteSizeLong(), std::move(observe),
              [&jobs, request, work = std::move(work)]() mutable -> absl::Status {
                TESSERA_RETURN_IF_ERROR(jobs.CheckMeant(request->ps_process()));
                return work();
@@ -69,16 +69,16 @@ void FinishReplicated(std::shared_ptr<JobShard> shard, const Finish& finish) {
 // Runs a call whose effect must be in the push log, and with a follower, before the call is
 // answered; `work` returns the shard.
 template <typename Work, typename Observe>
-grpc::ServerUnaryReactor* RunReplicated(Executor& executor, grpc::CallbackServerContext& context,
+grpc::ServerUnaryReactor* RunReplicated(TaskQueue& queue, grpc::CallbackServerContext& context,
                                         uint64_t bytes, Observe observe, Work work) {
   return RunAsync(
-      executor, context, bytes, std::move(observe),
+      queue, context, bytes, std::move(observe),
       [work = std::move(work)](const auto& finish) mutable {
         absl::StatusOr<std::shared_ptr<JobShard>> shard = OrExhausted("the call", work);
         if (!shard.ok()) return finish(shard.status());
         FinishReplicated(*std::move(shard), finish);
       },
-      Executor::MayWait::kForDisk);
+      TaskQueue::MayWait::kForDisk);
 }
 
 }  // namespace tessera::ps

@@ -76,7 +76,7 @@ TEST_F(FollowingJobsTest, MetricsSayHowManyRowsAreCopies) {
   primary->ReadLog(follower->NextRead(), clock_.Monotonic(), [&](auto read) { records = read; });
   ASSERT_OK(records);
   ASSERT_OK(follower->Follow(*std::move(records)));
-  Executor requests("requests", 1, 1 << 20);
+  TaskQueue requests("requests", 1, 1 << 20);
   SharedRegions regions(1 << 20);
   MetricsRegistry registry;
   const auto collector = AddPsCollector(registry, jobs_, requests, regions, nullptr);

@@ -364,7 +364,7 @@ TEST_F(RowLimitTest, ItsMetricsSayWhatTakesMemory) {
   Jobs jobs({.clock = &clock_, .files = &files_, .checkpoint_root = "root", .limit = limit.get()});
   ASSERT_OK(jobs.Open(Whole(AsyncJob())));
   MetricsRegistry registry;
-  Executor requests("requests", 1, 1);
+  TaskQueue requests("requests", 1, 1);
   SharedRegions regions(0);
   const auto collector = AddPsCollector(registry, jobs, requests, regions, nullptr, limit.get());
   ASSERT_OK(Pull(**jobs.Find("job-1"), Keys(0)));

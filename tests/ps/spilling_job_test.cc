@@ -355,7 +355,7 @@ TEST_F(SpillingJobTest, MetricsSayWhatIsInMemoryAndWhatTheDiskDoes) {
   options.clock = &clock_;
   options.spill = spill.get();
   Jobs jobs(options);
-  Executor requests("requests", 1, 1 << 20);
+  TaskQueue requests("requests", 1, 1 << 20);
   SharedRegions regions(1 << 20);
   MetricsRegistry registry;
   const auto collector = AddPsCollector(registry, jobs, requests, regions, &spill->budget());

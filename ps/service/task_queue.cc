@@ -1,4 +1,4 @@
-#include "ps/service/executor.h"
+#include "ps/service/task_queue.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,12 +7,12 @@
 
 namespace tessera::ps {
 
-Executor::Executor(std::string name, int threads, uint64_t max_bytes)
+TaskQueue::TaskQueue(std::string name, int threads, uint64_t max_bytes)
     : name_(std::move(name)), max_bytes_(max_bytes), most_waiting_(std::max(1, threads - 1)) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
-Executor::~Executor() {
+TaskQueue::~TaskQueue() {
   {
     absl::MutexLock lock(&mu_);
     ending_ = true;
@@ -20,14 +20,14 @@ Executor::~Executor() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-std::deque<Executor::Entry>* Executor::Next() {
+std::deque<TaskQueue::Entry>* TaskQueue::Next() {
   const bool may_wait = !waiting_queue_.empty() && waiting_ < most_waiting_;
   if (queue_.empty()) return may_wait ? &waiting_queue_ : nullptr;
   return may_wait && waiting_queue_.front().number < queue_.front().number ? &waiting_queue_
                                                                            : &queue_;
 }
 
-absl::Status Executor::Submit(uint64_t bytes, Task task, MayWait waits) {
+absl::Status TaskQueue::Submit(uint64_t bytes, Task task, MayWait waits) {
   absl::MutexLock lock(&mu_);
   if (bytes_ > 0 && bytes_ + bytes > max_bytes_) {
     return absl::ResourceExhaustedError(absl::StrCat("this ps has ", bytes_, " of ", max_bytes_,
@@ -41,17 +41,17 @@ absl::Status Executor::Submit(uint64_t bytes, Task task, MayWait waits) {
   return absl::OkStatus();
 }
 
-void Executor::Run(Task task) {
+void TaskQueue::Run(Task task) {
   absl::MutexLock lock(&mu_);
   queue_.push_back({.number = next_number_++, .bytes = 0, .task = std::move(task)});
 }
 
-uint64_t Executor::queued_bytes() const {
+uint64_t TaskQueue::queued_bytes() const {
   absl::MutexLock lock(&mu_);
   return queued_bytes_;
 }
 
-void Executor::Work() {
+void TaskQueue::Work() {
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return ending_ || Next() != nullptr;
   };

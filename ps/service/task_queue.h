@@ -13,23 +13,23 @@
 
 namespace tessera::ps {
 
-// A few threads that run tasks in the order in which they came, so that gRPC's own threads stay
-// free. Tasks that may wait for a disk never take the last of several threads; other tasks overtake
-// them then. The bytes of waiting and running tasks are bounded. Thread-safe; the destructor runs
-// what is queued.
-class Executor {
+// Tasks, and a few threads that run them in the order in which they came, so that gRPC's own
+// threads stay free. Tasks that may wait for a disk never take the last of several threads; other tasks
+// overtake them then. The bytes of waiting and running tasks are bounded. Thread-safe; the
+// destructor runs what is queued.
+class TaskQueue {
  public:
   using Task = absl::AnyInvocable<void() &&>;
   enum class MayWait { kNo, kForDisk };
 
   // `name` is for messages: "requests".
-  Executor(std::string name, int threads, uint64_t max_bytes);
-  ~Executor();
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
+  TaskQueue(std::string name, int threads, uint64_t max_bytes);
+  ~TaskQueue();
+  TaskQueue(const TaskQueue&) = delete;
+  TaskQueue& operator=(const TaskQueue&) = delete;
 
   // RESOURCE_EXHAUSTED: the task does not run, because waiting and running tasks would exceed the
-  // bound. An idle executor takes any task.
+  // bound. An idle queue takes any task.
   absl::Status Submit(uint64_t bytes, Task task, MayWait waits = MayWait::kNo)
       ABSL_LOCKS_EXCLUDED(mu_);
   // For work whose bytes are bounded elsewhere.
