@@ -365,6 +365,20 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status AwaitCut(const v1::WriteCheckpointRequest& request, absl::Duration deadline)
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status AwaitApplied(uint64_t step, absl::Duration deadline) const ABSL_LOCKS_EXCLUDED(mu_);
+  // What a call to WriteCheckpoint has in hand while cut_busy_ keeps others away.
+  struct CutTurn {
+    std::optional<PartCut> cut;          // not written yet; what cut_ was, or is to be
+    std::optional<WrittenPart> last;     // what the cut may be based on
+    std::optional<WrittenPart> written;  // by this call
+  };
+  // UNAVAILABLE: another call has its turn; FAILED_PRECONDITION: there is no cut to be written.
+  absl::StatusOr<CutTurn> BeginTurn(const v1::WriteCheckpointRequest& request,
+                                    const std::string& folder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CutInTurn(const v1::WriteCheckpointRequest& request, const std::string& folder,
+                         CutTurn& turn, KeepGoing keep_going) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
+  absl::Status WriteInTurn(CutTurn& turn, v1::WriteCheckpointResponse& response,
+                           KeepGoing keep_going) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndTurn(CutTurn turn) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status ExpireRows(uint64_t applied_steps);
   // CUT. `last`: the part that the cut may be based on.
   absl::StatusOr<PartCut> Cut(const v1::WriteCheckpointRequest& request, const std::string& folder,

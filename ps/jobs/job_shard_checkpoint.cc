@@ -26,6 +26,25 @@ v1::WriteCheckpointResponse ResponseOf(const WrittenPart& written, const Tables&
   return response;
 }
 
+bool Cuts(v1::WriteCheckpointRequest::Phase phase) {
+  return phase == v1::WriteCheckpointRequest::CUT ||
+         phase == v1::WriteCheckpointRequest::CUT_AND_WRITE;
+}
+
+// INVALID_ARGUMENT: there is no such phase, or no such part.
+absl::Status CheckPhase(const v1::WriteCheckpointRequest& request) {
+  const auto phase = request.phase();
+  if (!v1::WriteCheckpointRequest::Phase_IsValid(phase)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("phase ", static_cast<int>(phase), " of a checkpoint is unknown to this ps"));
+  }
+  if (Cuts(phase) && request.part() >= request.parts()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("part ", request.part(), " of ", request.parts(), " parts does not exist"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 class JobShard::Pace {
@@ -117,86 +136,95 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
     ForgetLogBefore(request.folder());
     return v1::WriteCheckpointResponse();
   }
-  if (!Request::Phase_IsValid(phase)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("phase ", static_cast<int>(phase), " of a checkpoint is unknown to this ps"));
-  }
-  const bool cuts = phase == Request::CUT || phase == Request::CUT_AND_WRITE;
-  if (cuts && (request.parts() == 0 || request.part() >= request.parts())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("part ", request.part(), " of ", request.parts(), " parts does not exist"));
-  }
+  TESSERA_RETURN_IF_ERROR(CheckPhase(request));
   TESSERA_ASSIGN_OR_RETURN(const std::string folder,
                            PathBelow(options_.checkpoint_root, request.folder()));
-  if (cuts) TESSERA_RETURN_IF_ERROR(AwaitCut(request, deadline));
-  std::optional<PartCut> cut;
-  std::optional<WrittenPart> last;
+  if (Cuts(phase)) TESSERA_RETURN_IF_ERROR(AwaitCut(request, deadline));
+  CutTurn turn;
   {
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(closed_);
     if (cut_busy_ && phase == Request::DROP) return v1::WriteCheckpointResponse();
-    if (cut_busy_) {
-      return absl::UnavailableError(
-          absl::StrCat("checkpoint of step ", request.step(), " in ", request.folder(),
-                       ": another checkpoint is being written; wait until it is"));
-    }
-    if (phase == Request::WRITE && (!cut_.has_value() || cut_->written.folder != folder)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("checkpoint in ", request.folder(),
-                       ": there is no such cut to be written; cut it again"));
-    }
-    cut_busy_ = true;
-    cut = std::exchange(cut_, std::nullopt);
-    if (cuts) last = std::exchange(written_, std::nullopt);
+    TESSERA_ASSIGN_OR_RETURN(turn, BeginTurn(request, folder));
   }
-  if (cuts) takes_.End();
-  if (phase != Request::WRITE && cut.has_value()) {
+  if (Cuts(phase)) takes_.End();
+  if (phase != Request::WRITE && turn.cut.has_value()) {
     DropCut(tables_);
     cut_room_.Wake();
-    cut.reset();
+    turn.cut.reset();
   }
   Pace pace(*this, deadline);
   const auto open = [&]() -> absl::Status {
     cut_room_.Wake();
-    if (!cuts) pace.Rest();
+    if (!Cuts(phase)) pace.Rest();
     TESSERA_RETURN_IF_ERROR(keep_going());
     return Closed();
   };
   absl::Status status;
-  if (cuts) {
-    absl::StatusOr<PartCut> made =
-        OrExhausted("a checkpoint", [&] { return Cut(request, folder, std::move(last), open); });
-    if (!made.ok()) {
-      DropCut(tables_);  // drops whatever part of it was begun
-      cut_room_.Wake();
-    }
-    status = made.status();
-    if (made.ok()) cut = *std::move(made);
-  }
-  std::optional<WrittenPart> written;
   v1::WriteCheckpointResponse response;
-  if (status.ok() && Writes(phase)) {
-    const auto write = [&]() -> absl::StatusOr<WrittenPart> {
-      TESSERA_ASSIGN_OR_RETURN(
-          WrittenPart part, WriteCut(*options_.files, *std::move(cut), partitions_, tables_, open));
-      response = ResponseOf(part, tables_);
-      return part;
-    };
-    absl::StatusOr<WrittenPart> part = OrExhausted("a checkpoint", write);
-    if (!part.ok()) DropCut(tables_);
-    cut_room_.Wake();
-    status = part.status();
-    if (part.ok()) written = *std::move(part);
-    cut.reset();
-  }
-  absl::MutexLock lock(&mu_);
-  cut_busy_ = false;
-  cut_ = std::move(cut);
-  if (written.has_value()) written_ = *std::move(written);
+  if (Cuts(phase)) status = CutInTurn(request, folder, turn, open);
+  if (status.ok() && Writes(phase)) status = WriteInTurn(turn, response, open);
+  EndTurn(std::move(turn));
   // Of a folder that somebody has removed. To the caller NOT_FOUND says that the rows are lost.
   if (absl::IsNotFound(status)) return absl::UnavailableError(status.message());
   TESSERA_RETURN_IF_ERROR(status);
   return response;
+}
+
+absl::StatusOr<JobShard::CutTurn> JobShard::BeginTurn(const v1::WriteCheckpointRequest& request,
+                                                      const std::string& folder) {
+  if (cut_busy_) {
+    return absl::UnavailableError(
+        absl::StrCat("checkpoint of step ", request.step(), " in ", request.folder(),
+                     ": another checkpoint is being written; wait until it is"));
+  }
+  if (request.phase() == v1::WriteCheckpointRequest::WRITE &&
+      (!cut_.has_value() || cut_->written.folder != folder)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint in ", request.folder(), ": there is no such cut to be written; cut it again"));
+  }
+  cut_busy_ = true;
+  CutTurn turn;
+  turn.cut = std::exchange(cut_, std::nullopt);
+  if (Cuts(request.phase())) turn.last = std::exchange(written_, std::nullopt);
+  return turn;
+}
+
+absl::Status JobShard::CutInTurn(const v1::WriteCheckpointRequest& request,
+                                 const std::string& folder, CutTurn& turn, KeepGoing keep_going) {
+  absl::StatusOr<PartCut> cut = OrExhausted(
+      "a checkpoint", [&] { return Cut(request, folder, std::move(turn.last), keep_going); });
+  if (!cut.ok()) {
+    DropCut(tables_);  // drops whatever part of it was begun
+    cut_room_.Wake();
+    return cut.status();
+  }
+  turn.cut = *std::move(cut);
+  return absl::OkStatus();
+}
+
+absl::Status JobShard::WriteInTurn(CutTurn& turn, v1::WriteCheckpointResponse& response,
+                                   KeepGoing keep_going) {
+  const auto write = [&]() -> absl::StatusOr<WrittenPart> {
+    TESSERA_ASSIGN_OR_RETURN(WrittenPart part, WriteCut(*options_.files, *std::move(turn.cut),
+                                                        partitions_, tables_, keep_going));
+    response = ResponseOf(part, tables_);
+    return part;
+  };
+  absl::StatusOr<WrittenPart> part = OrExhausted("a checkpoint", write);
+  if (!part.ok()) DropCut(tables_);
+  cut_room_.Wake();
+  turn.cut.reset();
+  if (!part.ok()) return part.status();
+  turn.written = *std::move(part);
+  return absl::OkStatus();
+}
+
+void JobShard::EndTurn(CutTurn turn) {
+  absl::MutexLock lock(&mu_);
+  cut_busy_ = false;
+  cut_ = std::move(turn.cut);
+  if (turn.written.has_value()) written_ = std::move(turn.written);
 }
 
 absl::Status JobShard::EndCut(absl::Duration limit) {
