@@ -1,5 +1,6 @@
 // JobShard: pulls, at once or when their step has come.
 #include <algorithm>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace tessera::ps {
 namespace {
 
 constexpr absl::Duration kWorthTelling = absl::Seconds(1);
+// Lines of Waits, which every heartbeat has; one more says what they leave out.
+constexpr size_t kMostWaits = 10;
 // From this share of its room on, people learn what a push log is kept for.
 constexpr float kMuchOfALog = 0.5;
 
@@ -189,9 +192,32 @@ std::vector<std::string> JobShard::Waits() const {
     waits.push_back(absl::StrCat("job ", request_.job_id(), ": the push log keeps what ", follower,
                                  ", which is to have a copy of the rows, has not read yet"));
   }
+  // Of each step the pull that has waited longest; all of a step wait for the same.
+  struct Step {
+    const WaitingPull* longest = nullptr;
+    uint64_t others = 0;
+  };
+  std::map<uint64_t, Step> steps;
   absl::MutexLock lock(&mu_);
   for (const WaitingPull& pull : waiting_.all()) {
-    if (now - pull.since > kWorthTelling) waits.push_back(DescribeWait(pull, now));
+    if (now - pull.since <= kWorthTelling) continue;
+    Step& step = steps[order_.StepOf(pull.call.request)];
+    if (step.longest != nullptr) ++step.others;
+    if (step.longest == nullptr || pull.since < step.longest->since) step.longest = &pull;
+  }
+  uint64_t left_out = 0;
+  for (const auto& [number, step] : steps) {
+    if (waits.size() >= kMostWaits) {
+      left_out += 1 + step.others;
+      continue;
+    }
+    waits.push_back(DescribeWait(*step.longest, now));
+    if (step.others > 0)
+      absl::StrAppend(&waits.back(), "; so do ", step.others, " more pulls of it");
+  }
+  if (left_out > 0) {
+    waits.push_back(
+        absl::StrCat("job ", request_.job_id(), ": ", left_out, " pulls of later steps wait, too"));
   }
   return waits;
 }

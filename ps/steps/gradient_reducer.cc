@@ -129,11 +129,14 @@ void GradientReducer::Applied() {
 }
 
 std::string GradientReducer::Missing(absl::Duration now) const {
+  constexpr int kMostNamed = 10;
   std::string text;
+  int missing = 0;
   const std::vector<bool>& pushed = collecting_.front().pushed;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     const RankState& state = ranks_[rank];
     if (pushed[rank] && state.confirmed > next_step_) continue;
+    if (++missing > kMostNamed) continue;
     const std::string ago =
         absl::FormatDuration(absl::Trunc(now - state.since, absl::Milliseconds(1)));
     if (pushed[rank]) {
@@ -148,6 +151,7 @@ std::string GradientReducer::Missing(absl::Duration now) const {
                         : absl::StrCat("no push since the job was opened ", ago, " ago"),
                     ")");
   }
+  if (missing > kMostNamed) absl::StrAppend(&text, " and ", missing - kMostNamed, " more ranks");
   return text;
 }
 

@@ -70,8 +70,8 @@ class GradientReducer {
   std::vector<Push> Take();
   void Applied();
 
-  // Names the ranks that have not pushed next_step(), or have not confirmed it: "rank 2 (last push:
-  // step 16, 3.2s ago), ...".
+  // Names the ranks that have not pushed next_step(), or have not confirmed it, and counts those
+  // beyond ten: "rank 2 (last push: step 16, 3.2s ago), ... and 7 more ranks".
   std::string Missing(absl::Duration now) const;
 
  private:

@@ -128,5 +128,12 @@ TEST(GradientReducer, NamesTheRanksThatAreMissingAndSinceWhen) {
       testing::HasSubstr("rank 1 (last push: step 0, 4s ago), rank 2 (last push: step 0, 2s"));
 }
 
+TEST(GradientReducer, CountsTheRanksThatItDoesNotName) {
+  const std::string text = GradientReducer(1000, 0, 100, kStart).Missing(kStart);
+  EXPECT_THAT(text, testing::HasSubstr("rank 9 (no push"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("rank 10 ")));
+  EXPECT_THAT(text, testing::EndsWith(") and 990 more ranks"));
+}
+
 }  // namespace
 }  // namespace tessera::ps

@@ -1,6 +1,7 @@
 #include "ps/jobs/job_shard.h"
 
 #include <algorithm>
+#include <list>
 #include <random>
 
 #include "tests/ps/job_shard_testing.h"
@@ -127,6 +128,22 @@ TEST_F(JobShardTest, APullThatShowsThatPushesWereLostEndsTheGeneration) {
   EXPECT_FAILS(PendingPull(*shard_, PullOf(0, 4, {{0, {1}}}, /*read_only=*/true)).status(),
                StatusCode::kAborted, lacks);
   EXPECT_FAILS(shard_->AwaitBarrier(4, clock_.Monotonic()), StatusCode::kAborted, lacks);
+}
+
+TEST_F(JobShardTest, PullsThatWaitForTheSameStepAreToldOfOnce) {
+  Open(Job({SgdTable("t", 1, v1::SYNC)}, 100));
+  std::list<PendingPull> pulls;
+  for (uint32_t rank = 0; rank < 50; ++rank) {
+    ASSERT_OK(Push(rank, 0, {{0, {1}, {1}}}));
+    pulls.emplace_back(*shard_, PullOf(rank, 1, {{0, {1}}}));
+    clock_.Advance(absl::Milliseconds(1));
+  }
+  clock_.Advance(absl::Seconds(2));
+  const std::vector<std::string> waits = shard_->Waits();
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_THAT(waits[0], testing::HasSubstr("rank 0's pull of step 1 waits since 2.05s"));
+  EXPECT_THAT(waits[0], testing::EndsWith("and 40 more ranks; so do 49 more pulls of it"));
+  shard_->Close(absl::AbortedError("the test is over"));
 }
 
 TEST_F(JobShardTest, APullThatWaitsTooLongNamesTheRanksItWaitedFor) {
