@@ -32,6 +32,7 @@ constexpr size_t kScanReadahead = 512 << 10;
 // they wait.
 constexpr uint64_t kMaxRuns = 32;
 constexpr absl::Duration kMaxCompactionWait = absl::Seconds(10);
+constexpr absl::Duration kBetweenLooks = absl::Milliseconds(100);  // whether anybody waits still
 constexpr absl::Duration kEraseCompactionWait = absl::Milliseconds(200);
 // Of closing.
 constexpr absl::Duration kMaxRecoveryWait = absl::Seconds(30);
@@ -151,10 +152,13 @@ class RocksDbColdStore final : public ColdStore {
     return absl::OkStatus();
   }
 
-  void AwaitCompactionOfWrites(uint32_t table) override {
+  void AwaitCompactionOfWrites(uint32_t table, const std::atomic<bool>& stopped) override {
     // On a full disk the next write is refused.
     if (files_->bytes() > MaxBytesOfRows()) return;
-    WaitForCompaction(*tables_[table], kMaxCompactionWait);
+    const absl::Duration end = SystemClock().Monotonic() + kMaxCompactionWait;
+    while (!stopped && SystemClock().Monotonic() < end) {
+      if (WaitForCompaction(*tables_[table], kBetweenLooks)) return;
+    }
   }
 
   void AwaitCompactionToErase(uint32_t table) override {

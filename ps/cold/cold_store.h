@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -117,8 +118,8 @@ class ColdStore {
                              absl::Span<const ColdRecord> records) = 0;  // ascending, no key twice
   // Wait while many batches are yet to be merged: between Writes for 10 s at most, before an Erase
   // for a moment. Write and Erase do not wait, because their callers may hold locks; without this,
-  // reads look into ever more files.
-  virtual void AwaitCompactionOfWrites(uint32_t table) = 0;
+  // reads look into ever more files. Once `stopped` is true, waiting for writes ends soon.
+  virtual void AwaitCompactionOfWrites(uint32_t table, const std::atomic<bool>& stopped) = 0;
   virtual void AwaitCompactionToErase(uint32_t table) = 0;
   virtual absl::Status Erase(uint32_t table,
                              absl::Span<const ColdKey> keys) = 0;  // ascending, no key twice

@@ -97,7 +97,7 @@ absl::StatusOr<uint64_t> TableTier::EvictRows(uint64_t bytes) {
     }
     freed += *written;
     // Without the lock, which a cut with expiry takes, too.
-    if (*written > 0) cold_.AwaitCompactionOfWrites(options_.cold_table);
+    if (*written > 0) cold_.AwaitCompactionOfWrites(options_.cold_table, stopped_);
   }
   return freed;
 }

@@ -122,7 +122,7 @@ class ColdRows {
     for (const ColdKey& key : keys) records.push_back({.key = key, .bytes = bytes_.data()});
     return Seconds([&] {
       Must(store_->Write(0, records));
-      store_->AwaitCompactionOfWrites(0);
+      store_->AwaitCompactionOfWrites(0, /*stopped=*/false);
     });
   }
 

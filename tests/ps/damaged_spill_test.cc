@@ -22,7 +22,7 @@ class DamagedColdStore final : public ColdStore {
     return Damaged();
   }
   absl::Status Write(uint32_t, absl::Span<const ColdRecord>) override { return Damaged(); }
-  void AwaitCompactionOfWrites(uint32_t) override {}
+  void AwaitCompactionOfWrites(uint32_t, const std::atomic<bool>&) override {}
   void AwaitCompactionToErase(uint32_t) override {}
   absl::Status Erase(uint32_t, absl::Span<const ColdKey>) override { return Damaged(); }
   absl::Status ErasePartitions(uint32_t, absl::Span<const PartitionRange>) override {
