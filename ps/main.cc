@@ -111,10 +111,11 @@ void AddMemoryFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::IsMember({"direct", "cached"}))
       ->needs(spill);
   flags.copies =
-      app.add_option("--checkpoint-copies", options.max_copied_bytes,
-                     "memory for copies of rows that change before the checkpoint under way has "
-                     "written them, per job. Default: 1GiB, or an eighth of --memory if that is "
-                     "less")
+      app.add_option(
+             "--checkpoint-copies", options.max_copied_bytes,
+             "memory for copies of rows that change before the checkpoint under way has "
+             "written them, in all jobs. Default: 1GiB, or an eighth of --memory if that is "
+             "less")
           ->transform(tessera::ByteSize());
 }
 

@@ -27,11 +27,12 @@
 namespace tessera::ps {
 namespace {
 
-// The master has at most two long calls under way for a job: loading, or a checkpoint and a copy of
-// partitions.
 constexpr int kAheadThreads = 2;
 constexpr uint64_t kMaxAheadBytes = 64 << 20;
-constexpr int kAdministrationThreads = 16;
+constexpr int kAdministrationThreads = 8;
+// The master has at most two calls under way for a job that work on all its rows: loading, or a
+// checkpoint and a copy of partitions. Most of their time they sleep.
+constexpr int kRowWorkThreads = 32;
 constexpr uint64_t kMaxAdministrationBytes = 64 << 20;
 // With a spill folder, what stays in memory may have so much however small --memory is.
 constexpr uint64_t kLeastStayingBytes = 64 << 20;
@@ -53,6 +54,7 @@ class ParameterServerImpl final : public ParameterServer {
         requests_("requests", Threads(options), options.max_queued_bytes),
         ahead_("requests that look ahead", kAheadThreads, kMaxAheadBytes),
         unsent_(options.max_unsent_bytes),
+        cut_room_(options.max_copied_bytes),
         jobs_(
             {.clock = options.clock,
              .files = options.files,
@@ -61,7 +63,7 @@ class ParameterServerImpl final : public ParameterServer {
              .max_part_bytes = options.max_part_bytes,
              .max_waiting_bytes = options.max_waiting_bytes,
              .unsent = &unsent_,
-             .max_copied_bytes = options.max_copied_bytes,
+             .cut_room = &cut_room_,
              .writer_share = options.writer_share,
              .log_root =
                  options.data_folder.empty() ? "" : absl::StrCat(options.data_folder, "/push_log"),
@@ -73,11 +75,13 @@ class ParameterServerImpl final : public ParameterServer {
              .run = [this](TaskQueue::Task task) { requests_.Run(std::move(task)); }},
             process_),
         administration_("administration", kAdministrationThreads, kMaxAdministrationBytes),
+        row_work_("work on all rows", kRowWorkThreads, kMaxAdministrationBytes),
         regions_(options.max_shared_bytes),
         service_({.jobs = &jobs_,
                   .requests = &requests_,
                   .ahead = &ahead_,
                   .administration = &administration_,
+                  .row_work = &row_work_,
                   .clock = options.clock,
                   .metrics = &metrics_,
                   .channels = options.channels,
@@ -159,7 +163,7 @@ class ParameterServerImpl final : public ParameterServer {
   void Join(const v1::Welcome& welcome) {
     SPDLOG_INFO("joined as {} (incarnation {})", welcome.name(), welcome.incarnation());
     // In a task, because it may take time and this is the thread of the heartbeats.
-    administration_.Run([this, welcome] {
+    row_work_.Run([this, welcome] {
       for (const std::string& id : welcome.ended_jobs()) jobs_.RemoveLogs(id);
       jobs_.RemoveForgotten(welcome.cluster(), welcome.forgotten_below());
     });
@@ -211,7 +215,7 @@ class ParameterServerImpl final : public ParameterServer {
         absl::UnavailableError(absl::StrCat("this ps was given up (", why.message(), ")")));
     SPDLOG_WARN("{}; {} open jobs are dropped", std::string(why.message()), shards.size());
     // In a task, because freeing rows takes time and this is the thread of the heartbeats.
-    administration_.Run([shards = std::move(shards)]() mutable { shards.clear(); });
+    row_work_.Run([shards = std::move(shards)]() mutable { shards.clear(); });
   }
 
   void SetFatal(const absl::Status& status) {
@@ -241,8 +245,10 @@ class ParameterServerImpl final : public ParameterServer {
   TaskQueue ahead_;
   const uint64_t process_ = ClusterNode::DrawProcess();
   ByteBudget unsent_;
+  CutRoom cut_room_;
   Jobs jobs_;
   TaskQueue administration_;
+  TaskQueue row_work_;
   SharedRegions regions_;
   ParameterService service_;
   MetricsService metrics_service_;

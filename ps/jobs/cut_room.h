@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
@@ -10,36 +12,53 @@
 
 namespace tessera::ps {
 
-// Bounds the bytes of rows that were copied for a cut (RowStore::BeginCut) and are not written yet.
-// Whoever is about to change rows reserves as much as the copies may take, and returns it when the
-// tables have made and counted the copies. Thread-safe.
+// Bounds the bytes of rows that were copied for cuts (RowStore::BeginCut) and are not written yet,
+// in all shards of a ps. Whoever is about to change rows reserves as much as the copies may take,
+// and returns it when the tables have made and counted the copies. Thread-safe.
 class CutRoom {
  public:
-  // Bytes as they are now.
-  struct Now {
-    uint64_t needed = 0;  // what the copies of one who reserves may take
-    uint64_t copied = 0;  // what copies take in all tables; never more than was reserved for them
-    uint64_t unread = 0;  // what the writer still has to read
+  // What the cut of a shard has now; both 0 without one.
+  struct Copies {
+    uint64_t copied = 0;  // bytes of copies; never more than was reserved for them
+    uint64_t unread = 0;  // bytes that the writer still has to read
   };
-  using Look = absl::FunctionRef<Now()>;
+  struct Shard {
+    // Called under the room's lock: they take no lock that is held where the room is called.
+    std::function<Copies()> look;
+    std::function<void()> give_up;  // the cut, and frees its copies
+  };
 
   explicit CutRoom(uint64_t max_bytes) : max_bytes_(max_bytes) {}
   CutRoom(const CutRoom&) = delete;
   CutRoom& operator=(const CutRoom&) = delete;
 
-  // Waits until there is room for what is needed, which becomes less while the writer reads, and
-  // returns it. nullopt: there was none, and the writer has read nothing for at least `limit` and
-  // less than twice that.
-  std::optional<uint64_t> Reserve(Look look, absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
+  // `who` names the shard, which is removed before it goes.
+  void Add(const void* who, Shard shard) ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(const void* who) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Waits until there is room for what `needed` says that the copies may take, which becomes less
+  // while the writer reads, and returns it. If no writer has read anything for at least `limit` and
+  // less than twice that, the cut that has the most copies is given up. nullopt: there is no room
+  // even so.
+  std::optional<uint64_t> Reserve(absl::FunctionRef<uint64_t()> needed, absl::Duration limit)
+      ABSL_LOCKS_EXCLUDED(mu_);
   void Return(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   // Tells those that wait that copies were freed.
   void Wake() ABSL_LOCKS_EXCLUDED(mu_);
+
+  uint64_t max_bytes() const { return max_bytes_; }
+  // Of all shards.
+  uint64_t copied() const ABSL_LOCKS_EXCLUDED(mu_);
   // Whether somebody waits.
   bool awaited() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  Copies All() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GiveUpLargest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const uint64_t max_bytes_;
   mutable absl::Mutex mu_;
+  std::map<const void*, Shard> shards_ ABSL_GUARDED_BY(mu_);
   uint64_t reserved_ ABSL_GUARDED_BY(mu_) = 0;
   int waiting_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -56,6 +56,8 @@ absl::StatusOr<std::shared_ptr<JobShard>> JobShard::TryOpen(const v1::OpenJobReq
                              Table::New(spec, request.seed(), &shard->partitions_));
     shard->tables_.push_back(std::move(table));
   }
+  shard->cut_room_->Add(shard.get(), {.look = [s = shard.get()] { return s->CopiesOfCut(); },
+                                      .give_up = [s = shard.get()] { s->GiveUpCut(); }});
   TESSERA_RETURN_IF_ERROR(shard->TakePushed());
   if (options.spill != nullptr) {
     TESSERA_ASSIGN_OR_RETURN(shard->cold_, options.spill->Attach(shard->tables_, std::move(cold)));
@@ -89,7 +91,10 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
       partitions_(std::move(partitions)),
       has_sync_(PushOrder::HasSync(request)),
       expired_eraser_(options.clock, &tables_, &partitions_),
-      cut_room_(options.max_copied_bytes),
+      own_cut_room_(options.cut_room == nullptr
+                        ? std::make_unique<CutRoom>(options.max_copied_bytes)
+                        : nullptr),
+      cut_room_(options.cut_room == nullptr ? own_cut_room_.get() : options.cut_room),
       takes_(request.partition_count()),
       order_(request, options.max_held_push_bytes, options.clock->Monotonic()),
       waiting_(options.max_waiting_bytes) {
@@ -102,7 +107,10 @@ absl::Status JobShard::TakePushed() {
   return WithContext(order_.BeginAlone(request_.pushed()), absl::StrCat("job ", request_.job_id()));
 }
 
-JobShard::~JobShard() { Close(absl::AbortedError("the ps is stopping")); }
+JobShard::~JobShard() {
+  Close(absl::AbortedError("the ps is stopping"));
+  cut_room_->Remove(this);
+}
 
 absl::Status JobShard::CheckHeader(const v1::CallHeader& header) const {
   if (header.map_version() != request_.map_version()) {

@@ -60,9 +60,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     // Bounds answers that are being made or sent; above it, pulls are refused with
     // RESOURCE_EXHAUSTED. Null: no bound. Borrowed, outlives the answers.
     ByteBudget* unsent = nullptr;
-    // Bytes for copies of rows that change before the writer has read them for a cut. Above it a
-    // push waits for the writer; if that reads nothing for copy_room_limit, the checkpoint is given
-    // up, not the push.
+    // Bounds copies of rows that change before the writer has read them for a cut. Above it a push
+    // waits for a writer; if none reads anything for copy_room_limit, a checkpoint is given up, not
+    // the push. Null: the shard has room of its own, of max_copied_bytes. Borrowed, outlives the
+    // shard.
+    CutRoom* cut_room = nullptr;
     uint64_t max_copied_bytes = 1 << 30;
     absl::Duration copy_room_limit = absl::Seconds(10);
     // Share of its time that the writer of a checkpoint works while pushes come (WriterRest).
@@ -330,7 +332,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // that the caller must return.
   uint64_t ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts);
   // Over all tables.
-  uint64_t CopiedBytes() const;
+  CutRoom::Copies CopiesOfCut() const;
+  void GiveUpCut();
   // RESOURCE_EXHAUSTED: there is no memory for `what` of a table.
   absl::Status NoMemory(absl::string_view what, const Table& table) const;
 
@@ -416,7 +419,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   std::string committed_ ABSL_GUARDED_BY(follow_mu_);  // the last checkpoint that it has heard of
   ExpiredEraser expired_eraser_ ABSL_GUARDED_BY(follow_mu_);
 
-  CutRoom cut_room_;
+  std::unique_ptr<CutRoom> own_cut_room_;  // null: options_.cut_room
+  CutRoom* const cut_room_;
   // How many updates of rows have begun, and ended.
   std::atomic<uint64_t> updates_begun_ = 0;
   std::atomic<uint64_t> updates_ended_ = 0;

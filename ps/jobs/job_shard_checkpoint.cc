@@ -60,9 +60,9 @@ class JobShard::Pace {
     ended_ = ended;
     if (Now() > late_) return;
     const Options& options = shard_.options_;
-    absl::SleepFor(WriterRest(Now() - since_, busy && !shard_.cut_room_.awaited(),
-                              options.writer_share, shard_.CopiedBytes(),
-                              options.max_copied_bytes));
+    absl::SleepFor(WriterRest(Now() - since_, busy && !shard_.cut_room_->awaited(),
+                              options.writer_share, shard_.cut_room_->copied(),
+                              shard_.cut_room_->max_bytes()));
     since_ = Now();
   }
 
@@ -144,18 +144,20 @@ absl::StatusOr<v1::WriteCheckpointResponse> JobShard::WriteCheckpoint(
   {
     absl::MutexLock lock(&mu_);
     TESSERA_RETURN_IF_ERROR(closed_);
-    if (cut_busy_ && phase == Request::DROP) return v1::WriteCheckpointResponse();
+    const bool is_cut = cut_.has_value() && cut_->written.folder == folder;
+    // One that comes late must not drop the next cut.
+    if (phase == Request::DROP && (cut_busy_ || !is_cut)) return v1::WriteCheckpointResponse();
     TESSERA_ASSIGN_OR_RETURN(turn, BeginTurn(request, folder));
   }
   if (Cuts(phase)) takes_.End();
   if (phase != Request::WRITE && turn.cut.has_value()) {
     DropCut(tables_);
-    cut_room_.Wake();
+    cut_room_->Wake();
     turn.cut.reset();
   }
   Pace pace(*this, deadline);
   const auto open = [&]() -> absl::Status {
-    cut_room_.Wake();
+    cut_room_->Wake();
     if (!Cuts(phase)) pace.Rest();
     TESSERA_RETURN_IF_ERROR(keep_going());
     return Closed();
@@ -196,7 +198,7 @@ absl::Status JobShard::CutInTurn(const v1::WriteCheckpointRequest& request,
       "a checkpoint", [&] { return Cut(request, folder, std::move(turn.last), keep_going); });
   if (!cut.ok()) {
     DropCut(tables_);  // drops whatever part of it was begun
-    cut_room_.Wake();
+    cut_room_->Wake();
     return cut.status();
   }
   turn.cut = *std::move(cut);
@@ -213,7 +215,7 @@ absl::Status JobShard::WriteInTurn(CutTurn& turn, v1::WriteCheckpointResponse& r
   };
   absl::StatusOr<WrittenPart> part = OrExhausted("a checkpoint", write);
   if (!part.ok()) DropCut(tables_);
-  cut_room_.Wake();
+  cut_room_->Wake();
   turn.cut.reset();
   if (!part.ok()) return part.status();
   turn.written = *std::move(part);
@@ -240,7 +242,7 @@ absl::Status JobShard::EndCut(absl::Duration limit) {
     cut = std::exchange(cut_, std::nullopt);
   }
   if (cut.has_value()) DropCut(tables_);
-  cut_room_.Wake();
+  cut_room_->Wake();
   return absl::OkStatus();
 }
 
@@ -300,39 +302,45 @@ absl::StatusOr<PartCut> JobShard::Cut(const v1::WriteCheckpointRequest& request,
   return cut;
 }
 
-uint64_t JobShard::CopiedBytes() const {
-  uint64_t bytes = 0;
-  for (const auto& table : tables_) bytes += table->store().copied_bytes();
-  return bytes;
+CutRoom::Copies JobShard::CopiesOfCut() const {
+  CutRoom::Copies copies;
+  for (const auto& table : tables_) {
+    const RowStore& store = table->store();
+    if (!store.copies_rows()) continue;
+    copies.copied += store.copied_bytes();
+    copies.unread += store.unread_bytes();
+  }
+  return copies;
 }
 
-uint64_t JobShard::ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts) {
-  const auto look = [&] {
-    CutRoom::Now now;
-    for (size_t t = 0; t < tables_.size(); ++t) {
-      const Table& table = *tables_[t];
-      const RowStore& store = table.store();
-      if (!store.copies_rows()) continue;
-      now.copied += store.copied_bytes();
-      const uint64_t unread = store.unread_bytes();
-      now.unread += unread;
-      if (table.sync() != sync) continue;
-      uint64_t rows = 0;
-      for (const Table::Gradients& gradients : parts[t]) rows += gradients.keys.size();
-      // A row is copied once.
-      const uint64_t left = unread - std::min(store.copied_bytes(), unread);
-      now.needed += table.every_row() ? left : std::min(rows * store.layout().block_bytes(), left);
-    }
-    return now;
-  };
-  if (const auto bytes = cut_room_.Reserve(look, options_.copy_room_limit)) return *bytes;
+void JobShard::GiveUpCut() {
   SPDLOG_WARN(
       "job {}: rows that changed before the checkpoint has them take {} of {} bytes, and the "
       "writer has read none for {}: the checkpoint is given up",
-      request_.job_id(), CopiedBytes(), options_.max_copied_bytes,
+      request_.job_id(), CopiesOfCut().copied, cut_room_->max_bytes(),
       absl::FormatDuration(options_.copy_room_limit));
   for (const auto& table : tables_) table->store().StopCopies();
-  cut_room_.Wake();
+}
+
+uint64_t JobShard::ReserveCopies(bool sync, absl::Span<const std::vector<Table::Gradients>> parts) {
+  const auto needed = [&] {
+    uint64_t bytes = 0;
+    for (size_t t = 0; t < tables_.size(); ++t) {
+      const Table& table = *tables_[t];
+      const RowStore& store = table.store();
+      if (!store.copies_rows() || table.sync() != sync) continue;
+      uint64_t rows = 0;
+      for (const Table::Gradients& gradients : parts[t]) rows += gradients.keys.size();
+      // A row is copied once.
+      const uint64_t unread = store.unread_bytes();
+      const uint64_t left = unread - std::min(store.copied_bytes(), unread);
+      bytes += table.every_row() ? left : std::min(rows * store.layout().block_bytes(), left);
+    }
+    return bytes;
+  };
+  if (const auto bytes = cut_room_->Reserve(needed, options_.copy_room_limit)) return *bytes;
+  GiveUpCut();
+  cut_room_->Wake();
   return 0;
 }
 

@@ -256,7 +256,7 @@ absl::Status JobShard::ApplyToTables(bool sync,
       status = NoMemory("new rows", table);
     }
   }
-  if (reserved > 0) cut_room_.Return(reserved);
+  if (reserved > 0) cut_room_->Return(reserved);
   updates_ended_.fetch_add(1, std::memory_order_relaxed);
   return status;
 }

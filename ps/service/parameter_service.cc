@@ -176,7 +176,7 @@ grpc::ServerUnaryReactor* ParameterService::Assign(grpc::CallbackServerContext* 
 grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext* context,
                                                     const v1::OpenJobRequest* request,
                                                     v1::OpenJobResponse* response) {
-  return RunMeant(*options_.administration, *options_.jobs, *context, request, Refusals("OpenJob"),
+  return RunMeant(*options_.row_work, *options_.jobs, *context, request, Refusals("OpenJob"),
                   [=, this]() -> absl::Status {
                     if (!request->follow().empty()) return followers_.Follow(*request);
                     const auto keep_going = [context] { return CheckCancelled(*context); };
@@ -185,7 +185,7 @@ grpc::ServerUnaryReactor* ParameterService::OpenJob(grpc::CallbackServerContext*
                     response->set_rows(shard->rows());
                     if (request->take_over() > 0) {
                       // In a task, because it takes time and nobody should wait for it.
-                      options_.administration->Run([shard] { shard->FinishTakeOver(); });
+                      options_.row_work->Run([shard] { shard->FinishTakeOver(); });
                     }
                     return absl::OkStatus();
                   });
@@ -263,21 +263,21 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
     TESSERA_ASSIGN_OR_RETURN(*response, shard->WriteCheckpoint(*request, deadline, keep_going));
     return shard;
   };
-  return RunAsync(*options_.administration, *context, request->ByteSizeLong(), observe,
-                  [=](const auto& finish) {
-                    absl::StatusOr<std::shared_ptr<JobShard>> shard = OrExhausted("the call", work);
-                    if (!shard.ok() || !(*shard)->IsReplicated(*request)) {
-                      return finish(shard.status());
-                    }
-                    // Once it is committed, a follower's log is asked for what came after this cut.
-                    FinishReplicated(*std::move(shard), finish);
-                  });
+  TaskQueue& queue = JobShard::Writes(phase) ? *options_.row_work : *options_.administration;
+  return RunAsync(queue, *context, request->ByteSizeLong(), observe, [=](const auto& finish) {
+    absl::StatusOr<std::shared_ptr<JobShard>> shard = OrExhausted("the call", work);
+    if (!shard.ok() || !(*shard)->IsReplicated(*request)) {
+      return finish(shard.status());
+    }
+    // Once it is committed, a follower's log is asked for what came after this cut.
+    FinishReplicated(*std::move(shard), finish);
+  });
 }
 
 grpc::ServerUnaryReactor* ParameterService::GetStats(grpc::CallbackServerContext* context,
                                                      const v1::GetStatsRequest* request,
                                                      v1::StatsResponse* response) {
-  TaskQueue& queue = request->expiry_dry_run() ? *options_.administration : *options_.requests;
+  TaskQueue& queue = request->expiry_dry_run() ? *options_.row_work : *options_.requests;
   return Run(
       queue, *context, request->ByteSizeLong(), Refusals("GetStats"), [=, this]() -> absl::Status {
         const Jobs& jobs = *options_.jobs;
@@ -306,8 +306,9 @@ grpc::ServerUnaryReactor* ParameterService::WeighPartitions(
 grpc::ServerUnaryReactor* ParameterService::FetchPartitions(
     grpc::CallbackServerContext* context, const v1::FetchPartitionsRequest* request,
     v1::FetchPartitionsResponse* response) {
+  TaskQueue& queue = request->drop() ? *options_.administration : *options_.row_work;
   return RunMeant(
-      *options_.administration, *options_.jobs, *context, request, Refusals("FetchPartitions"),
+      queue, *options_.jobs, *context, request, Refusals("FetchPartitions"),
       [=, this]() -> absl::Status {
         const v1::OpenJobRequest& open = request->open();
         if (request->drop()) {

@@ -51,7 +51,8 @@ class ParameterService final : public ParameterServiceBase {
     Jobs* jobs = nullptr;
     TaskQueue* requests = nullptr;        // for workers' calls
     TaskQueue* ahead = nullptr;           // for workers' calls that nobody waits for
-    TaskQueue* administration = nullptr;  // for the master's calls, which may take minutes
+    TaskQueue* administration = nullptr;  // for the master's calls
+    TaskQueue* row_work = nullptr;        // for those that read or write all rows, for hours even
     const Clock* clock = nullptr;
     PsMetrics* metrics = nullptr;
     Channels* channels = nullptr;  // to other ps

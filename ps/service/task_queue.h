@@ -14,8 +14,8 @@
 namespace tessera::ps {
 
 // Tasks, and a few threads that run them in the order in which they came, so that gRPC's own
-// threads stay free. Tasks that may wait for a disk never take the last of several threads; other tasks
-// overtake them then. The bytes of waiting and running tasks are bounded. Thread-safe; the
+// threads stay free. Tasks that may wait for a disk never take the last of several threads; other
+// tasks overtake them then. The bytes of waiting and running tasks are bounded. Thread-safe; the
 // destructor runs what is queued.
 class TaskQueue {
  public:

@@ -187,6 +187,14 @@ TEST_F(LiveCheckpointTest, PushesGoOnWhileTheDiskStandsStill) {
   EXPECT_EQ(Layer("step-1"), Twin(1));
 }
 
+TEST_F(LiveCheckpointTest, ADropThatComesLateLeavesTheNextCut) {
+  const auto shard = Open(AsyncJob());
+  ASSERT_OK(Call(*shard, Phase(Request::CUT, "step-1")));
+  ASSERT_OK(Call(*shard, Phase(Request::CUT, "step-2")));
+  EXPECT_OK(Call(*shard, Phase(Request::DROP, "step-1")));
+  EXPECT_OK(Call(*shard, Phase(Request::WRITE, "step-2")));
+}
+
 TEST_F(LiveCheckpointTest, IsWrittenOnceAndOnlyIfItWasCut) {
   const auto shard = Open(AsyncJob());
   for (uint32_t rank = 0; rank < 3; ++rank) Push(*shard, rank, 0);
@@ -267,6 +275,29 @@ TEST_F(LiveCheckpointTest, GivesUpTheCheckpointNotThePushWhenCopiesHaveNoRoom) {
   EXPECT_THAT(files_.Files(), testing::IsEmpty());
   ASSERT_OK(Call(*shard, Phase(Request::CUT_AND_WRITE, "step-2")));
   EXPECT_EQ(Layer("step-2"), Twin(8));
+}
+
+TEST_F(LiveCheckpointTest, CopiesOfAllJobsShareTheirRoom) {
+  CutRoom room(40000);  // a push of ours copies 24,000 at most
+  const auto share = [&](JobShard::Options& options) {
+    options.cut_room = &room;
+    options.copy_room_limit = absl::ZeroDuration();
+  };
+  FaultFileSystem other_files;
+  const auto shard = Open(AsyncJob(), files_, share);
+  const auto other = Open(AsyncJob(), other_files, share);
+  for (JobShard* one : {shard.get(), other.get()}) {
+    for (uint32_t rank = 0; rank < 3; ++rank) Push(*one, rank, 0);
+    ASSERT_OK(Call(*one, Phase(Request::CUT, "step-1")));
+  }
+  for (uint32_t rank = 0; rank < 3; ++rank) Push(*shard, rank, 1);
+  Push(*other, 0, 1);
+  EXPECT_GT(room.copied(), 16000u);
+  Push(*other, 1, 1);
+  EXPECT_FAILS(Call(*shard, Phase(Request::WRITE, "step-1")), StatusCode::kResourceExhausted,
+               "more rows changed");
+  EXPECT_OK(Call(*other, Phase(Request::WRITE, "step-1")));
+  EXPECT_EQ(room.copied(), 0u);
 }
 
 TEST_F(LiveCheckpointTest, PushesWaitForTheWriterWhereCopiesHaveNoRoom) {

@@ -298,15 +298,17 @@ TEST_F(RowStoreCutTest, HoldsWhileThreadsPushAndRowsMove) {
 TEST(CutRoom, GivesRoomWithinItsBoundAndWaitsForMore) {
   CutRoom room(100);
   std::atomic<uint64_t> copied = 0;
-  const auto look = [&] { return CutRoom::Now{.needed = 60, .copied = copied, .unread = 1000}; };
-  EXPECT_EQ(room.Reserve(look, absl::ZeroDuration()), 60);
-  EXPECT_EQ(room.Reserve(look, absl::ZeroDuration()), std::nullopt);
+  room.Add(&copied, {.look = [&] { return CutRoom::Copies{.copied = copied, .unread = 1000}; },
+                     .give_up = [] {}});
+  const auto needed = [] { return uint64_t{60}; };
+  EXPECT_EQ(room.Reserve(needed, absl::ZeroDuration()), 60);
+  EXPECT_EQ(room.Reserve(needed, absl::ZeroDuration()), std::nullopt);
   copied = 50;
   room.Return(60);
-  EXPECT_EQ(room.Reserve(look, absl::ZeroDuration()), std::nullopt);
+  EXPECT_EQ(room.Reserve(needed, absl::ZeroDuration()), std::nullopt);
   EXPECT_FALSE(room.awaited());
   const auto start = std::chrono::steady_clock::now();
-  std::thread waiting([&] { EXPECT_EQ(room.Reserve(look, absl::Minutes(1)), 60); });
+  std::thread waiting([&] { EXPECT_EQ(room.Reserve(needed, absl::Minutes(1)), 60); });
   while (!room.awaited()) std::this_thread::yield();
   copied = 30;
   room.Wake();
@@ -318,11 +320,13 @@ TEST(CutRoom, WhoNeedsMoreThanAllOfItWaitsForTheWriterAsLongAsThatReads) {
   constexpr absl::Duration kLimit = absl::Seconds(1);
   CutRoom room(100);
   std::atomic<uint64_t> unread = 500;
-  const auto look = [&] { return CutRoom::Now{.needed = unread, .copied = 0, .unread = unread}; };
-  EXPECT_EQ(room.Reserve(look, absl::ZeroDuration()), std::nullopt);
+  room.Add(&unread, {.look = [&] { return CutRoom::Copies{.copied = 0, .unread = unread}; },
+                     .give_up = [] {}});
+  const auto needed = [&] { return unread.load(); };
+  EXPECT_EQ(room.Reserve(needed, absl::ZeroDuration()), std::nullopt);
   std::atomic<bool> granted = false;
   std::thread waiting([&] {
-    EXPECT_EQ(room.Reserve(look, kLimit), 100);
+    EXPECT_EQ(room.Reserve(needed, kLimit), 100);
     granted = true;
   });
   // In all longer than the limit.
@@ -334,6 +338,24 @@ TEST(CutRoom, WhoNeedsMoreThanAllOfItWaitsForTheWriterAsLongAsThatReads) {
   }
   waiting.join();
   EXPECT_FALSE(room.awaited());
+}
+
+TEST(CutRoom, IsOfAllShardsAndGivesUpTheCutWithTheMostCopies) {
+  CutRoom room(100);
+  std::vector<uint64_t> copied = {10, 60, 0};
+  for (uint64_t& bytes : copied) {
+    room.Add(&bytes, {.look = [&] { return CutRoom::Copies{.copied = bytes, .unread = 500}; },
+                      .give_up = [&] { bytes = 0; }});
+  }
+  EXPECT_EQ(room.copied(), 70u);
+  EXPECT_EQ(room.Reserve([] { return uint64_t{30}; }, absl::ZeroDuration()), 30);
+  EXPECT_EQ(copied[1], 60u);
+  EXPECT_EQ(room.Reserve([] { return uint64_t{50}; }, absl::ZeroDuration()), 50);
+  EXPECT_EQ(copied, (std::vector<uint64_t>{10, 0, 0}));
+  room.Return(80);
+  room.Remove(&copied[0]);
+  EXPECT_EQ(room.copied(), 0u);
+  EXPECT_EQ(room.Reserve([] { return uint64_t{101}; }, absl::ZeroDuration()), std::nullopt);
 }
 
 }  // namespace
