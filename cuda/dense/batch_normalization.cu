@@ -13,7 +13,9 @@ void BatchNormalization(Stream& stream, const float* x, int64_t rows, int64_t wi
   ForEachInRows(stream, "batch normalisation", rows, width,
                 [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) {
                   const int64_t at = row * width + j;
-                  y[at] = Standardization::Value(x[at], mean[j], weight[j] * inverse[j]) + bias[j];
+                  const float scale = weight == nullptr ? inverse[j] : weight[j] * inverse[j];
+                  const float shift = bias == nullptr ? 0 : bias[j];
+                  y[at] = Standardization::Value(x[at], mean[j], scale) + shift;
                 });
 }
 
@@ -42,8 +44,9 @@ void BatchNormalizationBackward(Stream& stream, const float* x, int64_t rows, in
   ForEachInRows(stream, "batch normalisation's gradient", rows, width,
                 [=] TESSERA_HOST_DEVICE(int64_t row, int64_t j) {
                   const int64_t at = row * width + j;
+                  const float scale = weight == nullptr ? inverse[j] : weight[j] * inverse[j];
                   dx[at] = Standardization::Gradient(
-                      weight[j] * inverse[j], dy[at], dbias[j] / n, x[at] - mean[j],
+                      scale, dy[at], dbias[j] / n, x[at] - mean[j],
                       Standardization::BatchSlope(dweight[j], inverse[j], n));
                 });
 }

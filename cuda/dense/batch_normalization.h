@@ -7,7 +7,7 @@
 namespace tessera::cuda {
 
 // y = (x - mean) * weight * inverse + bias, over the rows of x [rows, width], all else [width].
-// y may be x.
+// y may be x. Without weight and bias (null) they count as 1 and 0.
 void BatchNormalization(Stream& stream, const float* x, int64_t rows, int64_t width,
                         const float* mean, const float* inverse, const float* weight,
                         const float* bias, float* y);
@@ -18,7 +18,8 @@ void BatchNormalizationParameterGradients(Stream& stream, const float* x, int64_
                                           int64_t width, const float* mean, const float* inverse,
                                           const float* dy, float* dweight, float* dbias);
 
-// dx if mean and inverse were measured over x, given both gradients above. dx may be dy.
+// dx if mean and inverse were measured over x, given both gradients above. dx may be dy. Without
+// weight (null) it counts as 1.
 void BatchNormalizationBackward(Stream& stream, const float* x, int64_t rows, int64_t width,
                                 const float* mean, const float* inverse, const float* weight,
                                 const float* dweight, const float* dbias, const float* dy,

@@ -59,8 +59,9 @@ def batch_normalization(case, inputs, trained):
     means, variances = moments(case, inputs[0])
     epsilon = case["options"].get("epsilon", 1e-5)
     width = len(means)
+    weight, bias = trained or ([1] * width, [0] * width)
     return [
-        (x - means[i % width]) / math.sqrt(variances[i % width] + epsilon) * trained[0][i % width]
-        + trained[1][i % width]
+        (x - means[i % width]) / math.sqrt(variances[i % width] + epsilon) * weight[i % width]
+        + bias[i % width]
         for i, x in enumerate(inputs[0])
     ]

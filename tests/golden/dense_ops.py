@@ -215,6 +215,9 @@ CASES = [
     (op_name(name), 3, [[4]], [], [4], options)
     for name in ACTIVATIONS
     for options in OPTIONS.get(name, [{}])
+] + [
+    ("BatchNormalization", 5, [[3]], [], [3], {"affine": False}),
+    ("BatchNormalization", 3, [[2, 3]], [], [2, 3], {"affine": False, "momentum": 0.25}),
 ]
 
 

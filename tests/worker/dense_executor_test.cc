@@ -292,6 +292,28 @@ TEST(Executor, SumsTheLossAndScalesTheGradient) {
   EXPECT_NEAR(session.trained_gradient.back(), slope / 2, 1e-5);
 }
 
+// Nothing before the layer or in it is trained, and its statistics move.
+TEST(Executor, MovesStatisticsThatNoGradientGoesThrough) {
+  v1::JobSpec spec = Job("layers", 0, 2);
+  const auto add = [&](const std::string& name, const std::string& op, const std::string& input,
+                       const google::protobuf::Struct& options) {
+    v1::LayerSpec* layer = spec.mutable_model()->add_layers();
+    layer->set_name(name);
+    layer->set_op(op);
+    layer->add_inputs(input);
+    *layer->mutable_options() = options;
+  };
+  add("norm", "BatchNormalization", "dense", Options().Set("affine", false));
+  add("logit", "Gemm", "norm", Options().Set("units", 1.0));
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(model->trained_floats(), 3u);
+  Session session(*model);
+  session.Fill(8, 4);
+  session.Step();
+  EXPECT_THAT(session.statistics_gradient, ::testing::Each(::testing::Ne(0.0f)));
+}
+
 TEST(Executor, KeepsRunningStatisticsInStepWithTheBatch) {
   v1::JobSpec spec = Job("dnn", 2, 0);
   SetOptions(spec, Options().Set("hidden", std::vector<int64_t>{6}).Set("batch_norm", true));

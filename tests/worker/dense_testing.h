@@ -179,7 +179,7 @@ class OpRunner {
       pass.trained = w;
       pass.statistics = s;
       pass.kept = CutKept(first, count);
-      pass.shared = shared[0].view();
+      pass.shared = shared[0].span();
       pass.input_gradients = dx;
       pass.trained_gradients = dw;
       pass.statistics_gradients = ds;

@@ -90,6 +90,66 @@ TEST(OnnxFile, LeavesNumbersOfTheCodeAsTheyAre) {
   EXPECT_EQ(trained("model/Mul/ReadVariableOp:0", {}, "tf2onnx"), 1u);
 }
 
+// The op of ONNX has a scale and a shift always, the network's need not have them. Initializers are
+// parameters however they start, but under names that exporters give other numbers.
+TEST(OnnxFile, NormalizationsWithoutScaleAndShiftGetNone) {
+  const auto file_of = [](const std::string& scale, const std::string& shift,
+                          const std::string& producer) {
+    FileOfNodes file;
+    file.model.set_producer_name(producer);
+    file.Floats("w", {1, 3}, {3, 1, 2});
+    file.Floats("last", {3, 1}, {1, -1, 2});
+    for (const auto& [name, number] :
+         {std::pair(scale, 1.0f), {shift, 0.0f}, {"mean", 0.0f}, {"var", 2.0f}}) {
+      if (!absl::StartsWith(name, "constant_")) {
+        file.Floats(name, {3}, {number, number, number});
+        continue;
+      }
+      file.Node("Constant", {}, name);
+      auto* const value = file.Attribute("value").mutable_t();
+      value->set_data_type(onnx::TensorProto::FLOAT);
+      value->add_dims(3);
+      for (int i = 0; i < 3; ++i) value->add_float_data(number);
+    }
+    file.Node("MatMul", {"d0", "w"}, "x");
+    return file;
+  };
+  const auto batch = [&](const std::string& scale, const std::string& shift,
+                         const std::string& producer = "pytorch") {
+    FileOfNodes file = file_of(scale, shift, producer);
+    file.Node("BatchNormalization", {"x", scale, shift, "mean", "var"}, "normal");
+    file.Node("MatMul", {"normal", "last"}, "y");
+    return file.TrainedFloats() - 6;
+  };
+  EXPECT_EQ(batch("constant_1", "constant_0"), 0u);
+  EXPECT_EQ(batch("constant_1", "constant_0", "another"), 0u);
+  EXPECT_EQ(batch("val_4", "val_7"), 0u);
+  EXPECT_EQ(batch("other.running_var", "other.running_mean"), 0u);
+  EXPECT_EQ(batch("b.weight", "b.bias"), 6u);
+  EXPECT_EQ(batch("val_4", "val_7", "another"), 6u);
+  EXPECT_EQ(batch("constant_1", "b.bias"), 6u);
+  const auto of_sample = [&](const std::string& op, const std::string& scale,
+                             const std::string& shift) {
+    FileOfNodes file = file_of(scale, shift, "pytorch");
+    const bool groups = op == "InstanceNormalization";
+    if (groups) {
+      file.Node("Flatten", {"x"}, "flat");
+      file.Node("Unsqueeze", {"flat"}, "each");
+      file.model.mutable_opset_import(0)->set_version(12);
+      file.Attribute("axes").add_ints(2);
+    }
+    file.Node(op, {groups ? "each" : "x", scale, shift}, "normal");
+    if (groups) file.Node("Flatten", {"normal"}, "rows");
+    file.Node("MatMul", {groups ? "rows" : "normal", "last"}, "y");
+    return file.TrainedFloats() - 6;
+  };
+  for (const std::string op : {"InstanceNormalization", "LayerNormalization"}) {
+    EXPECT_EQ(of_sample(op, "constant_1", "constant_0"), 0u) << op;
+    EXPECT_EQ(of_sample(op, "val_4", "val_7"), 0u) << op;
+    EXPECT_EQ(of_sample(op, "n.weight", "n.bias"), 6u) << op;
+  }
+}
+
 // Decay would move it, and nothing would hold it.
 TEST(OnnxFile, DoesNotTrainWhatNoGradientReaches) {
   FileOfNodes file;

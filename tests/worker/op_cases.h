@@ -98,6 +98,7 @@ inline std::vector<OpCase> CasesOfWidth(int64_t n) {
       {"FM", {{2, n}}, {}},
       {"FM", {{n, 2}}, {}},
       {"BatchNormalization", {{n}}, {}},
+      {"BatchNormalization", {{n}}, Options().Set("affine", false)},
       {"Dice", {{n}}, {}},
       {"PRelu", {{n}}, {}},
       {"Div", {{n}, {n}}, {}},

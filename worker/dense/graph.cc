@@ -156,8 +156,7 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
     TESSERA_RETURN_IF_ERROR(WithContext(ShareParameters(parameters_of, node), call));
   }
   const auto producer = static_cast<int32_t>(graph_->nodes_.size());
-  bool needs_gradient = std::any_of(node.op->parameters().begin(), node.op->parameters().end(),
-                                    [](const ParameterSpec& spec) { return spec.trained; });
+  bool needs_gradient = !node.op->parameters().empty();
   for (const int32_t input : node.inputs) {
     needs_gradient |= node.op->PassesGradient() && graph_->tensors_[input].needs_gradient;
   }

@@ -24,7 +24,8 @@ struct GraphTensor {
   std::string name;
   Shape shape;
   int32_t producer = -1;  // node; -1: an input of the graph
-  // Whether it is computed from trained parameters or rows, by ops that pass a gradient to them.
+  // Whether it is computed from rows or parameters, running statistics among them, by ops that pass
+  // a gradient to them.
   bool needs_gradient = false;
 };
 

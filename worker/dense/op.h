@@ -69,8 +69,8 @@ struct BackwardPass {
   absl::Span<const absl::Span<const float>> output_gradients;
   absl::Span<const absl::Span<const float>> trained;
   absl::Span<const absl::Span<const float>> statistics;
-  absl::Span<float> kept;  // Backward may write over it, for ParameterGradients to read
-  absl::Span<const float> shared;
+  absl::Span<float> kept;     // Backward may write over it, for ParameterGradients to read
+  absl::Span<float> shared;   // PrepareBackward may write what PrepareForward has left free
   absl::Span<float> scratch;  // [ScratchFloats() or more], holds anything
   TaskPool* pool = nullptr;
   Precision precision = Precision::kFloat32;  // of products

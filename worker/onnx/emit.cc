@@ -104,7 +104,14 @@ std::vector<int64_t> LastWithFirst(size_t rank) {
 void BatchNormalization(Emission& e) {
   const float epsilon = static_cast<float>(e.options.Number("epsilon", 1e-5, 1e-12, 1));
   const float momentum = static_cast<float>(1 - e.options.Number("momentum", 0.1, 0, 1));
-  std::vector<std::string> inputs = {e.in[0], e.Weight("weight"), e.Weight("bias"),
+  const bool affine = e.spec("weight") != nullptr;
+  const int64_t width = e.in_shape(0).last();
+  const auto constant = [&](absl::string_view name, float value) {
+    return e.onnx.Constant(absl::StrCat(e.node.name, "/", name), {width},
+                           std::vector<float>(width, value));
+  };
+  std::vector<std::string> inputs = {e.in[0], affine ? e.Weight("weight") : constant("weight", 1),
+                                     affine ? e.Weight("bias") : constant("bias", 0),
                                      e.Weight("running_mean"), e.Weight("running_var")};
   const size_t rank = e.in_shape(0).rank();
   if (rank == 1) {

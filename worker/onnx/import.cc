@@ -268,7 +268,7 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
       file.graph().node_size() == 0) {
     return absl::InvalidArgumentError("is no ONNX model, or one without nodes");
   }
-  OnnxNetwork network{.graph = graph, .starts = *starts};
+  OnnxNetwork network{.producer = file.producer_name(), .graph = graph, .starts = *starts};
   for (const auto& set : file.opset_import()) {
     if (set.domain().empty() || set.domain() == "ai.onnx") network.opset = set.version();
   }

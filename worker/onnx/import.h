@@ -23,7 +23,8 @@ inline constexpr char kOnnxModel[] = "onnx";
 // Initializers become parameters, except those that no gradient reaches, that hold infinities or
 // that stand in the network's code (initializers.h); layers that use one in the same way share it.
 // Numbers of a Constant node are not trained. But weights of matrices, normalisations and slopes
-// are parameters wherever the file has them.
+// are parameters wherever the file has them, but for scales and shifts that stand for none
+// (initializers.h).
 //
 // Errors go to the builder and begin with "model.onnx_file". UNIMPLEMENTED names every op that
 // cannot be read.

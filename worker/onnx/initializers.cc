@@ -84,4 +84,17 @@ bool IsOfCode(const OnnxValue& value, absl::string_view name, absl::string_view 
   return absl::EndsWith(name, "_cast") || absl::StartsWith(name, "onnx::");
 }
 
+bool StandsForNone(const OnnxValue& value, float number, absl::string_view producer) {
+  if (value.floats.empty() || std::any_of(value.floats.begin(), value.floats.end(),
+                                          [&](float found) { return found != number; })) {
+    return false;
+  }
+  if (!value.trained) return true;
+  // PyTorch's exporter of torch.export makes initializers of constants, and merges equal ones: of
+  // those under running statistics none was a parameter.
+  return producer == "pytorch" &&
+         (absl::StartsWith(value.source, "val_") || absl::EndsWith(value.source, "running_mean") ||
+          absl::EndsWith(value.source, "running_var"));
+}
+
 }  // namespace tessera::worker

@@ -21,4 +21,9 @@ std::set<std::string> NamesWithGradient(const std::vector<const onnx::NodeProto*
 // Whether an exporter made the initializer of numbers in the network's code, judged by its name.
 bool IsOfCode(const OnnxValue& value, absl::string_view name, absl::string_view producer);
 
+// Whether the input of a normalisation, its scale (`number` 1) or shift (0), is there only because
+// the op of ONNX has one: it is that number everywhere, and a constant or, by the name that the
+// exporter gave it, none of the network's parameters.
+bool StandsForNone(const OnnxValue& value, float number, absl::string_view producer);
+
 }  // namespace tessera::worker

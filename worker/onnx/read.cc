@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/onnx/check_file.h"
+#include "worker/onnx/initializers.h"
 #include "worker/onnx/onnx_graph.h"
 #include "worker/onnx/reads.h"
 
@@ -120,6 +121,10 @@ const OnnxValue& OnnxNodeReader::in(size_t i) const {
   static const OnnxValue none = OnnxValue::OfInts({});
   if (const auto taken = taken_.find(i); taken != taken_.end()) return taken->second;
   return Has(i) ? network_.values.at(node_.input(static_cast<int>(i))) : none;
+}
+
+bool OnnxNodeReader::HasNone(size_t i, float number) const {
+  return !Has(i) || StandsForNone(in(i), number, network_.producer);
 }
 
 absl::StatusOr<OnnxValue> OnnxNodeReader::TensorIn(size_t i) {

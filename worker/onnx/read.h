@@ -23,6 +23,7 @@ using ParameterStarts = std::map<std::string, std::vector<float>>;
 // The state of reading a file into the dense graph.
 struct OnnxNetwork {
   int64_t opset = 1;
+  std::string producer = {};  // of the file
   GraphBuilder& graph;
   ParameterStarts& starts;
   std::map<std::string, OnnxValue> values = {};  // by name
@@ -60,6 +61,9 @@ class OnnxNodeReader {
   // Input i; no numbers if it is missing.
   const OnnxValue& in(size_t i) const;
   bool IsTensor(size_t i) const { return Has(i) && in(i).kind == OnnxValue::Kind::kTensor; }
+  // Whether a normalisation has no scale, input i (`number` 1), or no shift (0): the input is
+  // missing or StandsForNone.
+  bool HasNone(size_t i, float number) const;
   // Input i as that kind; INVALID_ARGUMENT or UNIMPLEMENTED if it is another. A constant that is
   // repeated for the batch becomes a tensor.
   absl::StatusOr<OnnxValue> TensorIn(size_t i);

@@ -48,6 +48,7 @@ absl::Status ReadGroups(OnnxNodeReader& r, OnnxValue x, int64_t groups) {
   const int64_t parts = of_groups ? groups : channels;
   if (!of_groups) y = r.Reshaped(y, by_channel);
   for (const size_t i : {1, 2}) {
+    if (r.HasNone(i, i == 1 ? 1 : 0)) continue;
     TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, r.FloatsIn(i));
     if (static_cast<int64_t>(numbers.size()) != parts) {
       return absl::InvalidArgumentError(
@@ -110,16 +111,20 @@ absl::Status ReadLayerNormalization(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(FromAxisOn of, ReadFromAxisOn(r));
   const Tensor x = of.x.tensor;
   const auto width = static_cast<size_t>(r.shape(x).last());
-  if (r.in(1).floats.size() == width && r.in(2).floats.size() == width) {
+  const bool affine = !r.HasNone(1, 1) || !r.HasNone(2, 0);
+  if (affine && r.in(1).floats.size() == width && r.in(2).floats.size() == width) {
     TESSERA_ASSIGN_OR_RETURN(
         of.x.tensor,
         r.TrainedLayer("LayerNormalization", {x},
                        Options().Set("epsilon", static_cast<double>(r.Float("epsilon", 1e-5f))),
                        {{"weight", 1, r.in(1).floats}, {"bias", 2, r.in(2).floats}}));
   } else {
-    TESSERA_ASSIGN_OR_RETURN(const Tensor scale, r.OfLast(1, r.shape(x)));
-    of.x.tensor = r.Layer("Mul", {Standardized(r, x), scale});
-    if (r.Has(2)) {
+    of.x.tensor = Standardized(r, x);
+    if (!r.HasNone(1, 1)) {
+      TESSERA_ASSIGN_OR_RETURN(const Tensor scale, r.OfLast(1, r.shape(x)));
+      of.x.tensor = r.Layer("Mul", {of.x.tensor, scale});
+    }
+    if (!r.HasNone(2, 0)) {
       TESSERA_ASSIGN_OR_RETURN(const Tensor bias, r.OfLast(2, r.shape(x)));
       of.x.tensor = r.Layer("Add", {of.x.tensor, bias});
     }
@@ -152,9 +157,11 @@ absl::Status ReadLpNormalization(OnnxNodeReader& r) {
 absl::Status ReadRmsNormalization(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(FromAxisOn of, ReadFromAxisOn(r));
   const Tensor x = of.x.tensor;
-  const Tensor y = ByRoot(r, x, r.Layer("Mul", {x, x}));
-  TESSERA_ASSIGN_OR_RETURN(const Tensor scale, r.OfLast(1, r.shape(x)));
-  of.x.tensor = r.Layer("Mul", {y, scale});
+  of.x.tensor = ByRoot(r, x, r.Layer("Mul", {x, x}));
+  if (!r.HasNone(1, 1)) {
+    TESSERA_ASSIGN_OR_RETURN(const Tensor scale, r.OfLast(1, r.shape(x)));
+    of.x.tensor = r.Layer("Mul", {of.x.tensor, scale});
+  }
   r.SplitLast(of.x, of.axis, of.sizes);
   r.Set(std::move(of.x));
   return absl::OkStatus();

@@ -110,7 +110,8 @@ absl::Status BatchNormalization(OnnxNodeReader& r) {
   const int64_t features = r.DimsOf(x)[axis];
   const char* const names[] = {"weight", "bias", "running_mean", "running_var"};
   std::vector<OnnxNodeReader::Weight> weights;
-  for (size_t i = 0; i < 4; ++i) {
+  const bool affine = !r.HasNone(1, 1) || !r.HasNone(2, 0);
+  for (size_t i = affine ? 0 : 2; i < 4; ++i) {
     TESSERA_ASSIGN_OR_RETURN(std::vector<float> start, r.FloatsIn(i + 1));
     if (static_cast<int64_t>(start.size()) != features) {
       return absl::InvalidArgumentError(
@@ -126,7 +127,8 @@ absl::Status BatchNormalization(OnnxNodeReader& r) {
       x.tensor, r.TrainedLayer("BatchNormalization", {x.tensor},
                                Options()
                                    .Set("epsilon", static_cast<double>(r.Float("epsilon", 1e-5f)))
-                                   .Set("momentum", static_cast<double>(momentum)),
+                                   .Set("momentum", static_cast<double>(momentum))
+                                   .Set("affine", affine),
                                std::move(weights)));
   std::swap(x.axes[axis], x.axes.back());
   r.Set(std::move(x));
