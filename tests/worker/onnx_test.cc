@@ -124,6 +124,31 @@ TEST(Onnx, ReadsWhatItWritesAndPredictsTheSame) {
   }
 }
 
+// With its statistics, which move as they did.
+TEST(Onnx, DiceTrainsOnWhereItIsReadAgain) {
+  for (const Shape& shape : {Shape{3}, Shape{2, 3}}) {
+    const v1::JobSpec spec =
+        CaseOfOp({"Dice", {shape}, Options().Set("momentum", 0.3).Set("epsilon", 0.125)}, {}, 1)
+            .spec;
+    const auto model = Model::New(spec, 0);
+    ASSERT_TRUE(model.ok()) << model.status();
+    Session there(**model);
+    FillParameters(there, 1);
+    const auto file = ExportModel(spec, **model, there.trained, there.statistics, {});
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto read = Import(FromFile(spec), file->SerializeAsString());
+    ASSERT_TRUE(read.ok()) << read.status();
+    Session back(**read);
+    EXPECT_EQ(back.trained, there.trained);
+    EXPECT_EQ(back.statistics, there.statistics);
+    there.Fill(7, 2);
+    back.Fill(7, 2);
+    EXPECT_NEAR(back.Step().loss_sum, there.Step().loss_sum, 1e-4);
+    ExpectNear(back.trained_gradient, there.trained_gradient, "gradient");
+    ExpectNear(back.statistics_gradient, there.statistics_gradient, "statistics");
+  }
+}
+
 TEST(Onnx, NamesTheInputsOfAFileAfterTheColumns) {
   v1::JobSpec spec = Job("deepfm", 2, 1);
   SetOptions(spec, SmallMlp());

@@ -100,28 +100,57 @@ std::vector<int64_t> LastWithFirst(size_t rank) {
   return perm;
 }
 
-// The dense graph's features are the last axis, ONNX's are axis 1.
-void BatchNormalization(Emission& e) {
-  const float epsilon = static_cast<float>(e.options.Number("epsilon", 1e-5, 1e-12, 1));
-  const float momentum = static_cast<float>(1 - e.options.Number("momentum", 0.1, 0, 1));
+// A BatchNormalization of ONNX by the node's running statistics, but for its first input.
+struct ByStatistics {
+  std::vector<std::string> inputs;
+  std::vector<OnnxAttribute> attributes;
+};
+
+// With the node's weight and bias, or if it has none ones and zeros that are no parameters.
+ByStatistics ByStatisticsOf(Emission& e, double default_epsilon) {
   const bool affine = e.spec("weight") != nullptr;
   const int64_t width = e.in_shape(0).last();
   const auto constant = [&](absl::string_view name, float value) {
     return e.onnx.Constant(absl::StrCat(e.node.name, "/", name), {width},
                            std::vector<float>(width, value));
   };
-  std::vector<std::string> inputs = {e.in[0], affine ? e.Weight("weight") : constant("weight", 1),
-                                     affine ? e.Weight("bias") : constant("bias", 0),
-                                     e.Weight("running_mean"), e.Weight("running_var")};
+  const double epsilon = e.options.Number("epsilon", default_epsilon, 1e-12, 1);
+  const double momentum = e.options.Number("momentum", 0.1, 0, 1);
+  return {
+      {affine ? e.Weight("weight") : constant("weight", 1),
+       affine ? e.Weight("bias") : constant("bias", 0), e.Weight("running_mean"),
+       e.Weight("running_var")},
+      {{"epsilon", static_cast<float>(epsilon)}, {"momentum", static_cast<float>(1 - momentum)}}};
+}
+
+// The dense graph's features are the last axis, ONNX's are axis 1.
+void BatchNormalization(Emission& e) {
+  ByStatistics by = ByStatisticsOf(e, 1e-5);
   const size_t rank = e.in_shape(0).rank();
   if (rank == 1) {
-    return e.Last("BatchNormalization", inputs, {{"epsilon", epsilon}, {"momentum", momentum}});
+    by.inputs.insert(by.inputs.begin(), e.in[0]);
+    return e.Last("BatchNormalization", by.inputs, by.attributes);
   }
   const std::vector<int64_t> perm = LastWithFirst(rank);
-  inputs[0] = e.Value("Transpose", {e.in[0]}, {{"perm", perm}});
-  const std::string y =
-      e.Value("BatchNormalization", inputs, {{"epsilon", epsilon}, {"momentum", momentum}});
+  by.inputs.insert(by.inputs.begin(), e.Value("Transpose", {e.in[0]}, {{"perm", perm}}));
+  const std::string y = e.Value("BatchNormalization", by.inputs, by.attributes);
   e.Last("Transpose", {y}, {{"perm", perm}});
+}
+
+// p = sigmoid((x - mean) / sqrt(var + eps)); y = (p + (1 - p) alpha) x
+void Dice(Emission& e) {
+  ByStatistics by = ByStatisticsOf(e, 1e-9);
+  const size_t rank = e.in_shape(0).rank();
+  const std::vector<int64_t> perm = LastWithFirst(rank);
+  const auto turned = [&](const std::string& x) {
+    return rank == 1 ? x : e.Value("Transpose", {x}, {{"perm", perm}});
+  };
+  by.inputs.insert(by.inputs.begin(), turned(e.in[0]));
+  const std::string xhat = turned(e.Value("BatchNormalization", by.inputs, by.attributes));
+  const std::string p = e.Value("Sigmoid", {xhat});
+  const std::string rest = e.Value("Sub", {e.Scalar("one", 1), p});
+  const std::string slope = e.Value("Add", {p, e.Value("Mul", {rest, e.Weight("alpha")})});
+  e.Last("Mul", {slope, e.in[0]});
 }
 
 // ONNX's scale has the normalised axes; the dense graph's may have more before them.
@@ -238,7 +267,7 @@ const Entry kEmitters[] = {
     {"Bilinear", &EmitBilinear},
     {"Clip", &Clip},
     {"Constant", &EmitConstant},
-    {"Dice", &EmitDice},
+    {"Dice", &Dice},
     {"DotInteraction", &EmitDotInteraction},
     {"Dropout", &Dropout},
     {"Expand", &Expand},

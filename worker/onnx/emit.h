@@ -58,7 +58,6 @@ bool IsInOnnx(absl::string_view op);
 // Ops that ONNX lacks (emit_compositions.cc); the others are in emit.cc.
 void EmitBilinear(Emission& e);
 void EmitConstant(Emission& e);
-void EmitDice(Emission& e);
 void EmitDotInteraction(Emission& e);
 void EmitFfm(Emission& e);
 void EmitFieldPairs(Emission& e);

@@ -1,6 +1,4 @@
 // Ops that ONNX lacks, as graphs of standard ops. Formulas and shapes: worker/dense/ops/*.cc.
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 #include "worker/onnx/emit.h"
 
@@ -67,27 +65,6 @@ void EmitBilinear(Emission& e) {
       e.onnx.Floats(absl::StrCat(e.node.name, "/weight"), {m * n, units}, turned);
   if (e.spec("bias") == nullptr) return e.Last("MatMul", {products, matrix});
   e.Last("Add", {e.Value("MatMul", {products, matrix}), e.Weight("bias")});
-}
-
-// p = sigmoid((x - mean) / sqrt(var + eps)); y = (p + (1 - p) alpha) x. The running statistics are
-// no parameters.
-void EmitDice(Emission& e) {
-  const double epsilon = e.options.Number("epsilon", 1e-9, 1e-12, 1);
-  const absl::Span<const float> variance = e.values("running_var");
-  std::vector<float> inverse(variance.size());
-  for (size_t j = 0; j < inverse.size(); ++j) {
-    inverse[j] = 1 / std::sqrt(variance[j] + static_cast<float>(epsilon));
-  }
-  const auto width = static_cast<int64_t>(inverse.size());
-  const std::string mean =
-      e.onnx.Constant(e.ParameterName("running_mean"), {width}, e.values("running_mean"));
-  const std::string factor =
-      e.onnx.Constant(absl::StrCat(e.node.name, "/inverse_deviation"), {width}, inverse);
-  const std::string xhat = e.Value("Mul", {e.Value("Sub", {e.in[0], mean}), factor});
-  const std::string p = e.Value("Sigmoid", {xhat});
-  const std::string rest = e.Value("Sub", {e.Scalar("one", 1), p});
-  const std::string slope = e.Value("Add", {p, e.Value("Mul", {rest, e.Weight("alpha")})});
-  e.Last("Mul", {slope, e.in[0]});
 }
 
 // The lower triangle of v v^T.
