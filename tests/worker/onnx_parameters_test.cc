@@ -55,6 +55,38 @@ TEST(OnnxFile, FactorsOfAProductAreNoPartOfItsWeights) {
   EXPECT_THAT(session.Forward(), ElementsAre(13.25f - 2 * 19.25f));
 }
 
+// Two towers of one module, and two modules that begin alike.
+TEST(OnnxFile, SingleNumbersThatLayersShareStayOne) {
+  const auto trained = [](const std::vector<float>& first, const std::vector<float>& second,
+                          float bias) {
+    FileOfNodes file;
+    const auto size = static_cast<int64_t>(first.size());
+    file.Floats("w0", {1, size}, first);
+    if (second != first) file.Floats("w1", {1, size}, second);
+    file.Floats("b", {1}, {bias});
+    file.Floats("last", {size, 1}, std::vector<float>(first.size(), 0.25f));
+    file.Node("Tanh", {"d0"}, "x0");
+    file.Node("Sigmoid", {"d0"}, "x1");
+    for (const std::string tower : {"0", "1"}) {
+      const bool one = size == 1;
+      const std::string w = second == first ? "w0" : "w" + tower, x = "x" + tower;
+      file.Node(one ? "MatMul" : "Gemm",
+                one ? std::vector<std::string>{x, w} : std::vector<std::string>{x, w, "b"},
+                "p" + tower);
+      if (one) file.Node("Add", {"p" + tower, "b"}, "q" + tower);
+    }
+    file.Node("Mul", {size == 1 ? "q0" : "p0", size == 1 ? "q1" : "p1"}, "product");
+    file.Node("MatMul", {"product", "last"}, "y");
+    return file.TrainedFloats() - first.size();
+  };
+  EXPECT_EQ(trained({3}, {3}, 0.5f), 2u);
+  EXPECT_EQ(trained({3}, {4}, 0.5f), 3u);
+  EXPECT_EQ(trained({3}, {3}, 0), 3u);
+  EXPECT_EQ(trained({1}, {1}, 0.5f), 3u);
+  EXPECT_EQ(trained({3, 4}, {3, 4}, 0.5f), 3u);
+  EXPECT_EQ(trained({3, 4}, {5, 6}, 0.5f), 5u);
+}
+
 // What exporters name so stands in the network's code.
 TEST(OnnxFile, LeavesNumbersOfTheCodeAsTheyAre) {
   const auto trained = [](const std::string& name, const std::vector<int64_t>& dims,

@@ -272,6 +272,18 @@ absl::StatusOr<std::vector<Tensor>> OnnxNodeReader::TrainedLayers(
                                      first->second);
     }
   }
+  const bool single = std::all_of(weights.begin(), weights.end(), [&](const Weight& weight) {
+    return in(weight.input).floats.size() == 1;
+  });
+  // Whether layers that have these numbers in common share them. Exporters merge equal
+  // initializers, such as the ones and zeros that layers begin with; so numbers that are all equal
+  // do not tell, nor does a single one, unless the layer has no others and it is neither.
+  const auto tells = [&](const std::vector<float>& numbers) {
+    if (op == "Parameter") return true;
+    if (numbers.size() == 1) return single && numbers[0] != 0 && numbers[0] != 1;
+    return std::any_of(numbers.begin(), numbers.end(),
+                       [&](float number) { return number != numbers[0]; });
+  };
   size_t telling = 0, shared = 0;
   for (const Weight& weight : weights) {
     TESSERA_ASSIGN_OR_RETURN(const std::vector<float> numbers, FloatsIn(weight.input));
@@ -284,10 +296,7 @@ absl::StatusOr<std::vector<Tensor>> OnnxNodeReader::TrainedLayers(
     const bool is_part = !weight.part.empty() && whole.trained_as == kInParts;
     OnnxValue& source =
         is_part ? network_.values[absl::StrCat(value.source, "\n", weight.part)] : whole;
-    const bool all_alike = std::all_of(numbers.begin(), numbers.end(),
-                                       [&](float number) { return number == numbers[0]; });
-    // Exporters merge equal initializers, such as the ones and zeros that layers begin with.
-    if (all_alike && op != "Parameter") continue;
+    if (!tells(numbers)) continue;
     ++telling;
     const std::string as = absl::StrCat(op, " ", options.ShortDebugString(), weight.parameter, " ",
                                         weight.form, value.form);

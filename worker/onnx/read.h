@@ -148,7 +148,8 @@ class OnnxNodeReader {
   };
   // Adds a layer with these parameters. It shares them with a layer of another node that trains the
   // same inputs as the same parameters; UNIMPLEMENTED if one trains them as others. Inputs whose
-  // numbers are all equal do not count for this: a layer with only such inputs has its own. Rounds
+  // numbers are all equal do not count for this, but for single numbers other than 0 and 1 of a
+  // layer that has no more: a layer whose inputs do not count has its own. Rounds
   // of a loop share all parameters, as do layers of one node with the same `same` (empty: none).
   absl::StatusOr<Tensor> TrainedLayer(absl::string_view op, const std::vector<Tensor>& inputs,
                                       const google::protobuf::Struct& options,
