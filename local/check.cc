@@ -25,6 +25,7 @@
 #include "worker/dense/model.h"
 #include "worker/dense/unread_columns.h"
 #include "worker/job_context.h"
+#include "worker/new_model.h"
 #include "worker/onnx/onnx_file.h"
 #include "worker/sample_groups.h"
 
@@ -261,7 +262,7 @@ absl::StatusOr<std::unique_ptr<worker::Model>> ModelOf(
       worker::ReadOnnxFile(spec, PosixFileSystem(), data_root.value_or(""));
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(onnx_file.status()));
   absl::StatusOr<std::unique_ptr<worker::Model>> model =
-      worker::Model::New(spec, static_cast<uint32_t>(DenseWidth(spec.data())), *onnx_file);
+      worker::NewModel(spec, static_cast<uint32_t>(DenseWidth(spec.data())), *onnx_file);
   TESSERA_RETURN_IF_ERROR(job.sources.Locate(model.status()));
   return model;
 }

@@ -18,6 +18,7 @@
 #include "common/status_macros.h"
 #include "worker/dense/model.h"
 #include "worker/dense/model_inputs.h"
+#include "worker/new_model.h"
 #include "worker/onnx/export.h"
 #include "worker/onnx/onnx_file.h"
 #include "worker/onnx/safetensors.h"
@@ -230,7 +231,7 @@ absl::StatusOr<ExportReport> ExportCheckpoint(const ExportOptions& options, Keep
   TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
                            worker::ReadOnnxFile(spec, fs, options.data_root.value_or("")));
   TESSERA_ASSIGN_OR_RETURN(const auto model,
-                           worker::Model::New(spec, worker::InputsOf(spec).dense_width, onnx_file));
+                           worker::NewModel(spec, worker::InputsOf(spec).dense_width, onnx_file));
   ExportReport report;
   report.step = reader->manifest().step();
   report.trained_floats = model->trained_floats();

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
 #include "common/status_macros.h"
-#include "worker/pooling.h"
+#include "worker/embeddings/pooling.h"
 
 namespace tessera::worker {
 

@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "worker/batch_pipeline.h"
+#include "worker/embeddings/key_preparer.h"
 #include "worker/job_context.h"
-#include "worker/key_preparer.h"
 #include "worker/parameters/parameter_client.h"
 
 // The embedding part of a batch, for training and for scoring alike: from its records to the rows

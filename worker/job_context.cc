@@ -14,6 +14,7 @@
 #include "common/status_macros.h"
 #include "worker/dense/model_inputs.h"
 #include "worker/device.h"
+#include "worker/new_model.h"
 #include "worker/onnx/onnx_file.h"
 #include "worker/sample_groups.h"
 
@@ -189,7 +190,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
 
   TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
                            ReadOnnxFile(spec, *options.kept_source->files, options.data_root));
-  TESSERA_ASSIGN_OR_RETURN(context->model, Model::New(spec, InputsOf(spec).dense_width, onnx_file));
+  TESSERA_ASSIGN_OR_RETURN(context->model, NewModel(spec, InputsOf(spec).dense_width, onnx_file));
   TESSERA_RETURN_IF_ERROR(OpenSource(options, context.get()));
   context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
   context->router = std::make_unique<KeyRouter>(assignment.partitions());

@@ -8,8 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "tessera/v1/cluster.pb.h"
+#include "worker/assignment/cancellation.h"
+#include "worker/assignment/status_board.h"
+#include "worker/assignment/worker_metrics.h"
 #include "worker/batch_pipeline.h"
-#include "worker/cancellation.h"
 #include "worker/card/card_optimizer.h"
 #include "worker/card/card_pooling.h"
 #include "worker/card/card_seat.h"
@@ -18,13 +20,11 @@
 #include "worker/data/stoppable_file_system.h"
 #include "worker/dense/executor.h"
 #include "worker/dense/model.h"
-#include "worker/embedding_plan.h"
-#include "worker/key_preparer.h"
+#include "worker/embeddings/embedding_plan.h"
+#include "worker/embeddings/key_preparer.h"
 #include "worker/parameters/dense_blocks.h"
 #include "worker/parameters/parameter_client.h"
 #include "worker/ring/dense_reduction.h"
-#include "worker/status_board.h"
-#include "worker/worker_metrics.h"
 
 namespace tessera::worker {
 

@@ -14,7 +14,7 @@
 #include "common/train_unit.h"
 #include "common/window.h"
 #include "worker/embedding_lookups.h"
-#include "worker/pooling.h"
+#include "worker/embeddings/pooling.h"
 #include "worker/sample_groups.h"
 #include "worker/trainer.h"
 

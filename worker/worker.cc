@@ -27,12 +27,12 @@
 #include "common/rpc/metrics_service.h"
 #include "common/status_macros.h"
 #include "common/task_pool.h"
-#include "worker/cancellation.h"
+#include "worker/assignment/cancellation.h"
+#include "worker/assignment/status_board.h"
+#include "worker/assignment/worker_metrics.h"
 #include "worker/device.h"
 #include "worker/job_runner.h"
 #include "worker/ring/ring_service.h"
-#include "worker/status_board.h"
-#include "worker/worker_metrics.h"
 
 namespace tessera::worker {
 namespace {

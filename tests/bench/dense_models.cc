@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/random.h"
 #include "tests/worker/dense_step.h"
+#include "worker/new_model.h"
 
 namespace tessera::bench {
 namespace {
@@ -102,7 +103,7 @@ DenseShape DlrmShape() {
 }
 
 DenseStep::DenseStep(const DenseShape& shape, TaskPool* pool, std::unique_ptr<cuda::Stream> stream)
-    : model_(Model::New(JobOf(shape), shape.dense).value()),
+    : model_(NewModel(JobOf(shape), shape.dense).value()),
       executor_(*model_, pool, std::move(stream)),
       trained_(model_->trained_floats()),
       statistics_(model_->statistics_floats()),

@@ -14,6 +14,7 @@
 #include "common/job/job_tables.h"
 #include "local/export_model.h"
 #include "tests/cluster/training_testing.h"
+#include "worker/new_model.h"
 #include "worker/onnx/onnx_proto.h"
 #include "worker/parameters/dense_blocks.h"
 
@@ -108,7 +109,7 @@ class SequencesTest : public TrainingTest {
                                   part->values(i).begin() + kDenseBlockFloats);
       }
     }
-    const auto model = worker::Model::New(spec, 0);
+    const auto model = worker::NewModel(spec, 0);
     ASSERT_TRUE(model.ok()) << model.status();
     const DenseLayout layout = worker::TrainedLayout(spec.model(), **model);
     int found = 0;

@@ -40,7 +40,7 @@ class CaseFolder {
 
 absl::Status WriteCase(const OnnxCase& test, const std::string& root) {
   const ModelInputs offered = InputsOf(test.spec);
-  absl::StatusOr<std::unique_ptr<Model>> model = Model::New(test.spec, offered.dense_width);
+  absl::StatusOr<std::unique_ptr<Model>> model = NewModel(test.spec, offered.dense_width);
   if (!model.ok()) return model.status();
   Session session(**model);
   FillParameters(session, 1);

@@ -78,7 +78,7 @@ absl::Status RunCase(const std::filesystem::path& folder) {
   const v1::JobSpec spec = ReadingJob();
   TESSERA_ASSIGN_OR_RETURN(const std::string file,
                            ReadOnnxFile(spec, PosixFileSystem(), folder.string()));
-  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, Model::New(spec, kDense, file));
+  TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<Model> model, NewModel(spec, kDense, file));
   TESSERA_ASSIGN_OR_RETURN(const std::string bytes,
                            ReadWholeFile(PosixFileSystem(), (folder / "inputs").string()));
   const size_t sample = kDense + (kFields + kPlaces) * kDim + 1;

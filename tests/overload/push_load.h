@@ -11,10 +11,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/rpc/channels.h"
-#include "worker/cancellation.h"
+#include "worker/assignment/cancellation.h"
+#include "worker/assignment/status_board.h"
 #include "worker/parameters/key_router.h"
 #include "worker/parameters/ps_directory.h"
-#include "worker/status_board.h"
 
 namespace tessera::overload {
 

@@ -1,4 +1,4 @@
-#include "worker/cancellation.h"
+#include "worker/assignment/cancellation.h"
 
 #include <thread>
 

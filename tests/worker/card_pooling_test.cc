@@ -8,7 +8,7 @@
 #include "common/metrics/metrics.h"
 #include "common/partition.h"
 #include "tests/worker/zoo_testing.h"
-#include "worker/pooling.h"
+#include "worker/embeddings/pooling.h"
 
 namespace tessera::worker::testing {
 namespace {

@@ -77,7 +77,7 @@ TEST(Allocations, ThereIsNoneInAStepOfAnyModel) {
   ASSERT_GT(cases.size(), 40u);
   for (const OnnxCase& test : cases) {
     SCOPED_TRACE(test.name);
-    const auto model = Model::New(test.spec, InputsOf(test.spec).dense_width);
+    const auto model = NewModel(test.spec, InputsOf(test.spec).dense_width);
     ASSERT_TRUE(model.ok()) << model.status();
     Session session(**model);
     session.Fill(37, 1);

@@ -10,6 +10,7 @@
 #include "tests/worker/dense_testing.h"
 #include "worker/dense/executor.h"
 #include "worker/dense/model.h"
+#include "worker/new_model.h"
 
 namespace tessera::worker::testing {
 
@@ -49,7 +50,7 @@ inline void SetOptions(v1::JobSpec& spec, google::protobuf::Struct options) {
 inline std::unique_ptr<Model> MakeModel(const v1::JobSpec& spec) {
   uint32_t dense = 0;
   for (const auto& column : spec.data().columns()) dense += column.role() == v1::DENSE;
-  absl::StatusOr<std::unique_ptr<Model>> model = Model::New(spec, dense);
+  absl::StatusOr<std::unique_ptr<Model>> model = NewModel(spec, dense);
   EXPECT_TRUE(model.ok()) << model.status();
   return model.ok() ? std::move(*model) : nullptr;
 }
@@ -57,7 +58,7 @@ inline std::unique_ptr<Model> MakeModel(const v1::JobSpec& spec) {
 inline std::string ErrorOf(const v1::JobSpec& spec) {
   uint32_t dense = 0;
   for (const auto& column : spec.data().columns()) dense += column.role() == v1::DENSE;
-  const absl::Status status = Model::New(spec, dense).status();
+  const absl::Status status = NewModel(spec, dense).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   return std::string(status.message());
 }

@@ -1,4 +1,4 @@
-#include "worker/embedding_plan.h"
+#include "worker/embeddings/embedding_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include "common/partition.h"
 #include "common/random.h"
 #include "gtest/gtest.h"
-#include "worker/key_preparer.h"
-#include "worker/pooling.h"
+#include "worker/embeddings/key_preparer.h"
+#include "worker/embeddings/pooling.h"
 
 namespace tessera::worker {
 namespace {

@@ -100,7 +100,7 @@ TEST(Onnx, ReadsWhatItWritesAndPredictsTheSame) {
     SCOPED_TRACE(test.name);
     v1::JobSpec spec = test.spec;
     for (auto& column : *spec.mutable_data()->mutable_columns()) column.clear_transform();
-    const auto model = Model::New(spec, InputsOf(spec).dense_width);
+    const auto model = NewModel(spec, InputsOf(spec).dense_width);
     ASSERT_TRUE(model.ok()) << model.status();
     Session there(**model);
     FillParameters(there, 1);

@@ -171,7 +171,7 @@ inline v1::JobSpec FromFile(v1::JobSpec spec) {
 
 inline absl::StatusOr<std::unique_ptr<Model>> Import(const v1::JobSpec& spec,
                                                      const std::string& file) {
-  return Model::New(spec, InputsOf(spec).dense_width, file);
+  return NewModel(spec, InputsOf(spec).dense_width, file);
 }
 
 // A file of one input, "d0" [batch, 1], that tests add nodes to; the last one makes "y".

@@ -1,4 +1,4 @@
-#include "worker/status_board.h"
+#include "worker/assignment/status_board.h"
 
 #include <optional>
 

@@ -226,7 +226,7 @@ TEST(Zoo, CallsNoOptionUnknownThatItKnows) {
       for (const google::protobuf::Value& value : values) {
         v1::JobSpec changed = spec;
         (*changed.mutable_model()->mutable_options()->mutable_fields())[option.name] = value;
-        const absl::Status built = Model::New(changed, 3).status();
+        const absl::Status built = NewModel(changed, 3).status();
         if (built.ok()) continue;
         EXPECT_THAT(std::string(built.message()), Not(HasSubstr("unknown option")))
             << name << ", " << option.name << ": " << value.ShortDebugString();
@@ -462,7 +462,7 @@ TEST(Model, SummaryListsLayersShapesAndTotals) {
 }
 
 TEST(Model, TakesTheReadersDenseWidthOrSaysTheyDiffer) {
-  EXPECT_EQ(Model::New(Job("dnn", 1, 2), 3).status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(NewModel(Job("dnn", 1, 2), 3).status().code(), absl::StatusCode::kInternal);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <type_traits>
 
-#include "worker/pooling.h"
+#include "worker/embeddings/pooling.h"
 
 namespace tessera::worker {
 

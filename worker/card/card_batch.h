@@ -8,8 +8,8 @@
 #include "cuda/rows/pooling.h"
 #include "worker/card/row_slots.h"
 #include "worker/data/batch.h"
-#include "worker/embedding_plan.h"
-#include "worker/key_preparer.h"
+#include "worker/embeddings/embedding_plan.h"
+#include "worker/embeddings/key_preparer.h"
 #include "worker/parameters/key_router.h"
 
 namespace tessera::worker {

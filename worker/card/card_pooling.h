@@ -10,11 +10,11 @@
 #include "cuda/memory.h"
 #include "cuda/staging_buffer.h"
 #include "cuda/stream.h"
-#include "worker/batch_pipeline.h"
 #include "worker/card/card_batch.h"
 #include "worker/card/kept_rows.h"
+#include "worker/card/prepared_batch.h"
 #include "worker/dense/executor.h"
-#include "worker/embedding_plan.h"
+#include "worker/embeddings/embedding_plan.h"
 #include "worker/parameters/parameter_client.h"
 
 namespace tessera::worker {

@@ -6,11 +6,11 @@
 #include "absl/types/span.h"
 #include "cuda/memory.h"
 #include "cuda/stream.h"
-#include "worker/batch_pipeline.h"
+#include "worker/assignment/worker_metrics.h"
 #include "worker/card/card_optimizer.h"
+#include "worker/card/prepared_batch.h"
 #include "worker/card/row_slots.h"
-#include "worker/embedding_plan.h"
-#include "worker/worker_metrics.h"
+#include "worker/embeddings/embedding_plan.h"
 
 namespace tessera::worker {
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -35,6 +36,9 @@ struct GraphParameter {
   uint64_t floats = 0;
   uint64_t offset = 0;  // in the flat trained (statistics) array
 };
+
+// Initial values of parameters, by GraphParameter::name.
+using ParameterStarts = std::map<std::string, std::vector<float>>;
 
 struct GraphNode {
   std::string name;

@@ -9,6 +9,9 @@
 
 namespace tessera::worker {
 
+// model.name of a job whose network is its `layers`.
+inline constexpr char kLayersModel[] = "layers";
+
 // Adds the layers of `model.layers` to the graph, whose inputs are "dense" and the tables, and
 // returns the tensor that the loss reads. Errors go to the builder and begin with
 // "model.layers[i]".

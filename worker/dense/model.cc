@@ -10,28 +10,9 @@
 #include "common/suggest.h"
 #include "worker/dense/layers.h"
 #include "worker/dense/model_inputs.h"
-#include "worker/onnx/import.h"
-#include "worker/zoo/zoo.h"
 
 namespace tessera::worker {
 namespace {
-
-constexpr char kLayersModel[] = "layers";
-
-absl::Status CheckFields(const v1::ModelSpec& model) {
-  const auto misplaced = [&](absl::string_view field, absl::string_view owner) {
-    return absl::InvalidArgumentError(absl::StrCat("model.", field, ": belongs to ", owner,
-                                                   "; model.name is \"", model.name(), "\""));
-  };
-  if (model.name() == kLayersModel) {
-    if (model.options().fields_size() > 0) return misplaced("options", "the models of the zoo");
-    return absl::OkStatus();
-  }
-  if (model.layers_size() > 0) return misplaced("layers", "the model \"layers\"");
-  if (model.name() == kOnnxModel) return absl::OkStatus();
-  if (!model.output().empty()) return misplaced("output", "the models \"layers\" and \"onnx\"");
-  return absl::OkStatus();
-}
 
 void Fill(const GraphParameter& parameter, uint64_t seed, absl::Span<float> values) {
   const auto [kind, value] = parameter.spec.initializer;
@@ -66,8 +47,7 @@ Precision PrecisionOf(v1::TrainSpec::Precision precision) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint32_t dense_width,
-                                                  absl::string_view onnx_file) {
-  TESSERA_RETURN_IF_ERROR(CheckFields(spec.model()));
+                                                  BuildNetwork build) {
   TESSERA_RETURN_IF_ERROR(CheckLosses(spec));  // refuses losses of a later version, too
   const ModelInputs inputs = InputsOf(spec);
   if (inputs.dense_width != dense_width) {
@@ -99,27 +79,20 @@ absl::StatusOr<std::unique_ptr<Model>> Model::New(const v1::JobSpec& spec, uint3
     model->lengths_.push_back(
         {sequence.sparse_index, builder.Input(LengthInput(sequence.column), {1}, false).index});
   }
-  // Outputs of an ONNX file, one for each task; in other models tasks name their outputs.
-  std::vector<Tensor> of_file;
-  Tensor output;
-  if (spec.model().name() == kOnnxModel) {
-    of_file = BuildOnnx(spec.model(), inputs, onnx_file, builder, &model->starts_);
-    if (!of_file.empty()) output = of_file[0];
-  } else if (spec.model().name() == kLayersModel) {
-    output = BuildLayers(spec.model(), inputs, builder);
-  } else {
-    output = BuildZooModel(spec.model(), inputs, builder, &model->options_);
-  }
+  Network network = build(inputs, builder);
+  model->starts_ = std::move(network.starts);
+  model->options_ = std::move(network.options);
   std::vector<GraphBuilder::Output> outputs;
   for (const JobTask& task : TasksOf(spec)) {
     model->losses_.push_back(LossFunction::Of(task));
     const bool classes = OutputsOf(task.loss) == math::Outputs::kClasses;
     if (task.name.empty()) {
-      outputs.push_back({output, classes, "model: the model"});
+      outputs.push_back({network.output, classes, "model: the model"});
       continue;
     }
     const std::string path = absl::StrCat("model.tasks[", outputs.size(), "]");
-    const Tensor tensor = of_file.empty() ? builder.Find(task.output) : of_file[outputs.size()];
+    const Tensor tensor =
+        network.of_tasks.empty() ? builder.Find(task.output) : network.of_tasks[outputs.size()];
     if (tensor.index < 0) {
       const bool of_zoo = spec.model().name() != kLayersModel;
       builder.Fail(absl::InvalidArgumentError(absl::StrCat(

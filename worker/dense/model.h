@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -13,20 +13,31 @@
 #include "tessera/v1/job.pb.h"
 #include "worker/dense/graph.h"
 #include "worker/dense/loss.h"
+#include "worker/dense/model_inputs.h"
 #include "worker/dense/precision.h"
 
 namespace tessera::worker {
+
+// What adds the network of a job to a graph that has its inputs, and gives what the losses read.
+// Errors go to the builder.
+struct Network {
+  Tensor output;                 // of a model without tasks
+  std::vector<Tensor> of_tasks;  // one for each task; empty: tasks name tensors of the graph
+  ParameterStarts starts;        // of parameters that do not start as their op says
+  // Of a model of the zoo, those that it has, set or not.
+  std::vector<OptionValue> options;
+};
+using BuildNetwork = absl::FunctionRef<Network(const ModelInputs& inputs, GraphBuilder& graph)>;
 
 // The dense network of a job: its graph and the initial values of its parameters. Immutable and
 // thread-safe; outlives its Executors. Needs no data and no device, so `check` builds one too.
 class Model {
  public:
-  // Makes the zoo model, the layers or the ONNX file that spec.model names. `dense_width` is the
-  // width of the reader's batches, the sum of the dense columns' widths; `onnx_file` is the content
-  // of spec.model.onnx_file (worker/onnx/onnx_file.h) and empty for other models. INVALID_ARGUMENT
-  // and UNIMPLEMENTED name the field that is wrong.
+  // The model whose network `build` adds to the graph; NewModel (worker/new_model.h) knows which
+  // that is. `dense_width` is the width of the reader's batches, the sum of the dense columns'
+  // widths. INVALID_ARGUMENT and UNIMPLEMENTED name the field that is wrong.
   static absl::StatusOr<std::unique_ptr<Model>> New(const v1::JobSpec& spec, uint32_t dense_width,
-                                                    absl::string_view onnx_file = "");
+                                                    BuildNetwork build);
 
   // Sizes of the flat arrays, tensors in graph order one after another.
   uint64_t trained_floats() const { return graph_->trained_floats(); }
@@ -81,7 +92,7 @@ class Model {
   uint32_t dense_width_ = 0;
   int32_t dense_tensor_ = -1;
   std::vector<Input> inputs_;
-  std::map<std::string, std::vector<float>> starts_;  // by parameter, of an ONNX file
+  ParameterStarts starts_;
   std::vector<Length> lengths_;
   std::vector<OptionValue> options_;
   std::unique_ptr<const Graph> graph_;

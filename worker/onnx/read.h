@@ -17,9 +17,6 @@
 
 namespace tessera::worker {
 
-// Initial values of parameters, by GraphParameter::name.
-using ParameterStarts = std::map<std::string, std::vector<float>>;
-
 // The state of reading a file into the dense graph.
 struct OnnxNetwork {
   int64_t opset = 1;

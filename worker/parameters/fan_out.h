@@ -16,10 +16,10 @@
 #include "grpcpp/alarm.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "worker/cancellation.h"
+#include "worker/assignment/cancellation.h"
+#include "worker/assignment/status_board.h"
 #include "worker/parameters/parameter_client.h"
 #include "worker/parameters/peer_directory.h"
-#include "worker/status_board.h"
 
 namespace tessera::worker {
 

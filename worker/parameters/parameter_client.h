@@ -10,11 +10,11 @@
 #include "absl/types/span.h"
 #include "common/task_pool.h"
 #include "tessera/v1/parameter_service.pb.h"
-#include "worker/cancellation.h"
+#include "worker/assignment/cancellation.h"
+#include "worker/assignment/status_board.h"
 #include "worker/parameters/key_router.h"
 #include "worker/parameters/ps_directory.h"
 #include "worker/parameters/push_progress.h"
-#include "worker/status_board.h"
 
 namespace tessera::worker {
 

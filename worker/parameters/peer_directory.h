@@ -9,7 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/channels.h"
 #include "grpcpp/generic/generic_stub.h"
-#include "worker/cancellation.h"
+#include "worker/assignment/cancellation.h"
 
 namespace tessera::worker {
 

@@ -5,12 +5,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "tessera/v1/ring.pb.h"
-#include "worker/cancellation.h"
+#include "worker/assignment/cancellation.h"
+#include "worker/assignment/status_board.h"
 #include "worker/parameters/push_progress.h"
 #include "worker/ring/rank_directory.h"
 #include "worker/ring/ring_partials.h"
 #include "worker/ring/ring_share.h"
-#include "worker/status_board.h"
 
 namespace tessera::worker {
 

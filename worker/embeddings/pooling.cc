@@ -1,4 +1,4 @@
-#include "worker/pooling.h"
+#include "worker/embeddings/pooling.h"
 
 #include <algorithm>
 #include <cmath>

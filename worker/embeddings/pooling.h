@@ -7,8 +7,8 @@
 #include "absl/types/span.h"
 #include "tessera/v1/job.pb.h"
 #include "worker/data/batch.h"
-#include "worker/embedding_plan.h"
-#include "worker/key_preparer.h"
+#include "worker/embeddings/embedding_plan.h"
+#include "worker/embeddings/key_preparer.h"
 
 namespace tessera::worker {
 

@@ -5,7 +5,7 @@
 
 #include "worker/data/batch.h"
 #include "worker/data/unique_keys.h"
-#include "worker/embedding_plan.h"
+#include "worker/embeddings/embedding_plan.h"
 #include "worker/parameters/key_router.h"
 
 namespace tessera::worker {

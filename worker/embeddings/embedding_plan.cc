@@ -1,4 +1,4 @@
-#include "worker/embedding_plan.h"
+#include "worker/embeddings/embedding_plan.h"
 
 #include <algorithm>
 #include <map>

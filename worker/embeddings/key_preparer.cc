@@ -1,4 +1,4 @@
-#include "worker/key_preparer.h"
+#include "worker/embeddings/key_preparer.h"
 
 namespace tessera::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/worker_metrics.h"
+#include "worker/assignment/worker_metrics.h"
 
 #include "absl/strings/str_format.h"
 
