@@ -1,7 +1,7 @@
 #include "master/core/host.h"
 
-#include <iterator>
 #include <utility>
+#include <vector>
 
 namespace tessera::master {
 namespace {
@@ -16,9 +16,9 @@ void CoreHost::Changed() {
 }
 
 void CoreHost::Collect() {
-  std::vector<StateLog::Write> writes = core_->TakeWrites();
-  pending_.insert(pending_.end(), std::make_move_iterator(writes.begin()),
-                  std::make_move_iterator(writes.end()));
+  for (StateLog::Write& write : core_->TakeWrites()) {
+    pending_[std::move(write.key)] = std::move(write.value);
+  }
 }
 
 bool CoreHost::AwaitChange(uint64_t* seen, absl::Duration limit) {
@@ -37,8 +37,9 @@ absl::Status CoreHost::Flush() {
   {
     absl::MutexLock lock(&mu_);
     Collect();
-    batch.swap(pending_);
-    if (batch.empty()) return absl::OkStatus();
+    if (pending_.empty()) return absl::OkStatus();
+    for (auto& [key, value] : pending_) batch.push_back({key, std::move(value)});
+    pending_.clear();
     writes_since_ = clock_->Monotonic();
   }
   absl::Status status = log_->Apply(batch);
@@ -48,8 +49,10 @@ absl::Status CoreHost::Flush() {
     unwritten_.reset();
     return status;
   }
-  pending_.insert(pending_.begin(), std::make_move_iterator(batch.begin()),
-                  std::make_move_iterator(batch.end()));
+  // What has come since is newer.
+  for (StateLog::Write& write : batch) {
+    pending_.try_emplace(std::move(write.key), std::move(write.value));
+  }
   if (!unwritten_.has_value()) unwritten_ = {.why = {}, .since = clock_->Monotonic()};
   unwritten_->why = status;
   return status;

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -75,7 +76,9 @@ class CoreHost {
 
   mutable absl::Mutex mu_;
   std::unique_ptr<MasterCore> core_ ABSL_GUARDED_BY(mu_);
-  std::vector<StateLog::Write> pending_ ABSL_GUARDED_BY(mu_);
+  // What is to be written, by key. Only the newest value of a key matters: a batch is durable as a
+  // whole or not at all. So this stays as small as the state, however long nothing can be written.
+  std::map<std::string, std::optional<std::string>> pending_ ABSL_GUARDED_BY(mu_);
   std::optional<Unwritten> unwritten_ ABSL_GUARDED_BY(mu_);          // `since`: a time of the clock
   std::optional<absl::Duration> writes_since_ ABSL_GUARDED_BY(mu_);  // the log is being written to
   uint64_t version_ ABSL_GUARDED_BY(mu_) = 1;

@@ -135,17 +135,17 @@ class RocksDbStateLog final : public StateLog {
 
   absl::Status Apply(const std::vector<Write>& batch) override ABSL_LOCKS_EXCLUDED(mu_) {
     TESSERA_RETURN_IF_ERROR(Failpoint("master.state_log.apply"));
-    rocksdb::WriteBatch writes;
-    for (const Write& write : batch) {
-      const rocksdb::Status status =
-          write.value.has_value() ? writes.Put(write.key, *write.value) : writes.Delete(write.key);
-      TESSERA_RETURN_IF_ERROR(Translate(status, "write to state log", folder_));
-    }
     rocksdb::WriteOptions options;
     options.sync = true;
     {
       absl::MutexLock lock(&mu_);
       TESSERA_RETURN_IF_ERROR(MakeSound());
+      rocksdb::WriteBatch writes;
+      for (const Write& write : batch) {
+        const rocksdb::Status status = write.value.has_value() ? writes.Put(write.key, *write.value)
+                                                               : writes.Delete(write.key);
+        TESSERA_RETURN_IF_ERROR(Translate(status, "write to state log", folder_));
+      }
       broken_ = Translate(db_->Write(options, &writes), "write to state log", folder_);
       TESSERA_RETURN_IF_ERROR(broken_);
     }
