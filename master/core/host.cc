@@ -18,6 +18,7 @@ void CoreHost::Changed() {
 void CoreHost::Collect() {
   for (StateLog::Write& write : core_->TakeWrites()) {
     pending_[std::move(write.key)] = std::move(write.value);
+    ++collected_;
   }
 }
 
@@ -31,21 +32,31 @@ bool CoreHost::AwaitChange(uint64_t* seen, absl::Duration limit) {
   return !stopped_;
 }
 
-absl::Status CoreHost::Flush() {
-  absl::MutexLock order(&flush_mu_);
+absl::Status CoreHost::Flush(absl::Duration limit) {
   std::vector<StateLog::Write> batch;
+  uint64_t batch_end = 0;
   {
     absl::MutexLock lock(&mu_);
     Collect();
-    if (pending_.empty()) return absl::OkStatus();
+    const uint64_t mine = collected_;
+    const auto turn = [this, mine]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return durable_ >= mine || !writes_since_.has_value();
+    };
+    if (!mu_.AwaitWithTimeout(absl::Condition(&turn), limit)) {
+      return absl::UnavailableError(WhyUnwritten().message());
+    }
+    if (durable_ >= mine) return absl::OkStatus();
+    Collect();
     for (auto& [key, value] : pending_) batch.push_back({key, std::move(value)});
     pending_.clear();
+    batch_end = collected_;
     writes_since_ = clock_->Monotonic();
   }
   absl::Status status = log_->Apply(batch);
   absl::MutexLock lock(&mu_);
   writes_since_.reset();
   if (status.ok()) {
+    durable_ = batch_end;
     unwritten_.reset();
     return status;
   }
@@ -58,15 +69,19 @@ absl::Status CoreHost::Flush() {
   return status;
 }
 
+absl::Status CoreHost::WhyUnwritten() const {
+  if (unwritten_.has_value()) return unwritten_->why;
+  return absl::UnavailableError("a write to its state log does not end");
+}
+
 std::optional<CoreHost::Unwritten> CoreHost::unwritten() const {
   absl::MutexLock lock(&mu_);
   const absl::Duration now = clock_->Monotonic();
   if (unwritten_.has_value()) {
-    return Unwritten{.why = unwritten_->why, .since = now - unwritten_->since};
+    return Unwritten{.why = WhyUnwritten(), .since = now - unwritten_->since};
   }
   if (!writes_since_.has_value() || now - *writes_since_ < kStalled) return std::nullopt;
-  return Unwritten{.why = absl::UnavailableError("a write to its state log does not end"),
-                   .since = now - *writes_since_};
+  return Unwritten{.why = WhyUnwritten(), .since = now - *writes_since_};
 }
 
 void CoreHost::Stop() {

@@ -53,7 +53,10 @@ class CoreHost {
   bool AwaitChange(uint64_t* seen, absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
   // Makes durable all that the core has written so far. The caller must Flush before it acts on an
   // answer or action that depends on these writes. After a failure the next call tries all again.
-  absl::Status Flush() ABSL_LOCKS_EXCLUDED(mu_, flush_mu_);
+  // UNAVAILABLE: another call's write to the log did not end within `limit`, so this one did not
+  // try. So one thread waits for a disk that stalls, however many ask. Below the time after which
+  // workers give a call up.
+  absl::Status Flush(absl::Duration limit = absl::Seconds(10)) ABSL_LOCKS_EXCLUDED(mu_);
   // Why writes have not become durable, and for how long; none: the last one did. A write that
   // does not end counts after a second.
   struct Unwritten {
@@ -70,6 +73,8 @@ class CoreHost {
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves the core's writes to pending_.
   void Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Why what is pending is not durable yet.
+  absl::Status WhyUnwritten() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
 
   const Clock* const clock_;
   StateLog* const log_;
@@ -79,12 +84,13 @@ class CoreHost {
   // What is to be written, by key. Only the newest value of a key matters: a batch is durable as a
   // whole or not at all. So this stays as small as the state, however long nothing can be written.
   std::map<std::string, std::optional<std::string>> pending_ ABSL_GUARDED_BY(mu_);
-  std::optional<Unwritten> unwritten_ ABSL_GUARDED_BY(mu_);          // `since`: a time of the clock
-  std::optional<absl::Duration> writes_since_ ABSL_GUARDED_BY(mu_);  // the log is being written to
+  std::optional<Unwritten> unwritten_ ABSL_GUARDED_BY(mu_);  // `since`: a time of the clock
+  // The log is being written to, by one call at a time, so that batches keep their order.
+  std::optional<absl::Duration> writes_since_ ABSL_GUARDED_BY(mu_);
+  uint64_t collected_ ABSL_GUARDED_BY(mu_) = 0;  // the core's writes so far
+  uint64_t durable_ ABSL_GUARDED_BY(mu_) = 0;    // the first so many of them are
   uint64_t version_ ABSL_GUARDED_BY(mu_) = 1;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-
-  absl::Mutex flush_mu_ ABSL_ACQUIRED_BEFORE(mu_);  // orders the batches
 };
 
 }  // namespace tessera::master

@@ -8,6 +8,7 @@
 #include "common/job/job_state.h"
 #include "common/job/validate.h"
 #include "common/rpc/status.h"
+#include "common/status_macros.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "master/services/services.h"
 
@@ -26,6 +27,13 @@ absl::Status MakeEndDurable(CoreHost* host, const v1::JobStatus& status) {
                                              " has ended, which is not "
                                              "durable yet: ",
                                              durable.message()));
+}
+
+// The answer to a change of a job: what `done` says, once that is durable. A refusal too, which may
+// be of a call that is made again: its first try changed what is not durable yet.
+grpc::Status OnceDurable(CoreHost* host, const absl::Status& done) {
+  const absl::Status durable = host->Flush();
+  return ToGrpc(durable.ok() ? done : WithContext(durable, "the master cannot write its state"));
 }
 
 // The job's status, with the one wait that the core does not know of: for the state log.
@@ -111,7 +119,7 @@ grpc::Status JobServiceImpl::Cancel(grpc::ServerContext*, const v1::CancelReques
   const absl::Status status = host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
     return core.Cancel(request->job_id(), now);
   });
-  return ToGrpc(status.ok() ? host_->Flush() : status);
+  return OnceDurable(host_, status);
 }
 
 grpc::Status JobServiceImpl::Suspend(grpc::ServerContext*, const v1::SuspendRequest* request,
@@ -119,7 +127,7 @@ grpc::Status JobServiceImpl::Suspend(grpc::ServerContext*, const v1::SuspendRequ
   const absl::Status status = host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
     return core.Suspend(request->job_id(), now);
   });
-  return ToGrpc(status.ok() ? host_->Flush() : status);
+  return OnceDurable(host_, status);
 }
 
 grpc::Status JobServiceImpl::Resume(grpc::ServerContext*, const v1::ResumeRequest* request,
@@ -127,16 +135,15 @@ grpc::Status JobServiceImpl::Resume(grpc::ServerContext*, const v1::ResumeReques
   const absl::Status status = host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
     return core.Resume(request->job_id(), now);
   });
-  return ToGrpc(status.ok() ? host_->Flush() : status);
+  return OnceDurable(host_, status);
 }
 
 grpc::Status JobServiceImpl::Scale(grpc::ServerContext*, const v1::ScaleRequest* request,
                                    v1::ScaleResponse* response) {
   const auto scaled = host_->Update(
       [&](MasterCore& core, const MasterCore::Now& now) { return core.Scale(*request, now); });
-  if (!scaled.ok()) return ToGrpc(scaled.status());
-  *response = *scaled;
-  return ToGrpc(host_->Flush());
+  if (scaled.ok()) *response = *scaled;
+  return OnceDurable(host_, scaled.status());
 }
 
 grpc::Status JobServiceImpl::GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,

@@ -1,5 +1,8 @@
 #include "master/core/host.h"
 
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <set>
@@ -7,10 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/version.h"
 #include "gtest/gtest.h"
+#include "tests/common/job_validate_testing.h"
 
 namespace tessera::master {
 namespace {
@@ -70,6 +75,57 @@ TEST(CoreHost, OfWhatCannotBeWrittenItKeepsTheNewestOfEachKey) {
   // The next master knows all of it.
   CoreHost next(CoreOf(log.Scan("").value()), &log, &SystemClock());
   EXPECT_GT(JoinAndLeave(next), last);
+}
+
+// A disk whose writes do not end, until they may.
+class StuckLog final : public StateLog {
+ public:
+  absl::Status Apply(const std::vector<Write>&) override {
+    if (++writes == 1) begun.Notify();
+    may_end.WaitForNotification();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::string> Get(const std::string&) override { return absl::NotFoundError(""); }
+  absl::StatusOr<std::map<std::string, std::string>> Scan(const std::string&) override {
+    return std::map<std::string, std::string>();
+  }
+  absl::Notification begun, may_end;
+  std::atomic<int> writes = 0;
+};
+
+// Changes the state.
+void SubmitJob(CoreHost& host) {
+  v1::SubmitRequest request;
+  *request.mutable_spec() = GoodSpec();
+  const absl::StatusOr<std::string> id = host.Update(
+      [&](MasterCore& core, const MasterCore::Now& now) { return core.Submit(request, now); });
+  EXPECT_TRUE(id.ok()) << id.status();
+}
+
+TEST(CoreHost, OneCallAloneWaitsForAWriteThatDoesNotEnd) {
+  StuckLog log;
+  CoreHost host(CoreOf(), &log, &SystemClock());
+  const auto flush = [&](absl::Duration limit) {
+    return std::async(std::launch::async, [&host, limit] { return host.Flush(limit); });
+  };
+  SubmitJob(host);
+  std::future<absl::Status> writes = flush(absl::ZeroDuration());
+  log.begun.WaitForNotification();
+  // Has changed nothing itself; but what it has seen is not durable.
+  std::future<absl::Status> asks = flush(absl::Milliseconds(20));
+  std::future<absl::Status> patient = flush(absl::Minutes(1));
+  EXPECT_EQ(asks.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  SubmitJob(host);
+  std::future<absl::Status> later = flush(absl::Milliseconds(20));
+  EXPECT_EQ(later.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  log.may_end.Notify();
+  const absl::Status stuck = absl::UnavailableError("a write to its state log does not end");
+  EXPECT_EQ(asks.get(), stuck);
+  EXPECT_EQ(later.get(), stuck);
+  EXPECT_TRUE(writes.get().ok());
+  EXPECT_TRUE(patient.get().ok());
+  EXPECT_TRUE(host.Flush().ok());
+  EXPECT_EQ(log.writes, 2);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class FullLog final : public StateLog {
   }
 };
 
-TEST(JobService, AJobThatIsTakenButNotWrittenIsNotToBeSentAgain) {
+TEST(JobService, NothingThatIsNotWrittenIsSaidToBeDone) {
   FullLog log;
   const Clock& clock = SystemClock();
   auto core = MasterCore::New({}, {}, {clock.Monotonic(), clock.Wall()});
@@ -71,6 +71,16 @@ TEST(JobService, AJobThatIsTakenButNotWrittenIsNotToBeSentAgain) {
   ASSERT_TRUE(service.List(nullptr, nullptr, &jobs).ok());
   ASSERT_EQ(jobs.jobs_size(), 1);
   EXPECT_EQ(jobs.jobs(0).job_id(), "clicks-1-1");
+
+  v1::SuspendRequest suspend;
+  suspend.set_job_id("clicks-1-1");
+  v1::SuspendResponse suspended;
+  // Who repeats the call is refused, since the job is suspended: but that is no more durable.
+  for (int i = 0; i < 2; ++i) {
+    const grpc::Status told = service.Suspend(nullptr, &suspend, &suspended);
+    EXPECT_EQ(told.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_EQ(told.error_message(), "the master cannot write its state: no room");
+  }
 }
 
 }  // namespace
