@@ -49,13 +49,16 @@ absl::Status CertificatesInForce::Link::Put(const std::string& content) {
 }
 
 absl::StatusOr<std::unique_ptr<CertificatesInForce>> CertificatesInForce::Open(
-    CertificateFiles paths, absl::Duration every) {
+    CertificateFiles paths, absl::Duration every, std::function<void()> look_too) {
   TESSERA_ASSIGN_OR_RETURN(CertificateFiles held, ReadInOrder(paths));
   std::unique_ptr<CertificatesInForce> opened(new CertificatesInForce(std::move(paths)));
   TESSERA_RETURN_IF_ERROR(opened->Put(std::move(held)));
   CertificatesInForce& those = *opened;
-  opened->thread_ = std::thread([&those, every] {
-    while (!those.stop_.WaitForNotificationWithTimeout(every)) those.Look();
+  opened->thread_ = std::thread([&those, every, look_too = std::move(look_too)] {
+    while (!those.stop_.WaitForNotificationWithTimeout(every)) {
+      those.Look();
+      look_too();
+    }
   });
   return opened;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -27,9 +28,10 @@ namespace tessera {
 class CertificatesInForce {
  public:
   // INVALID_ARGUMENT: as ReadInOrder. The code of the system's error: it gives no file in memory.
-  // Throws std::system_error if there is no thread.
-  static absl::StatusOr<std::unique_ptr<CertificatesInForce>> Open(CertificateFiles paths,
-                                                                   absl::Duration every);
+  // Throws std::system_error if there is no thread. `look_too`: called after each look, in its
+  // thread.
+  static absl::StatusOr<std::unique_ptr<CertificatesInForce>> Open(
+      CertificateFiles paths, absl::Duration every, std::function<void()> look_too = [] {});
   ~CertificatesInForce();
 
   // Paths of the copies, which only this process can open. chain_and_key: a file with the chain and

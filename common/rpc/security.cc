@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kRefreshSeconds = 1;  // of the certificates, and of gRPC's look at their copies
+constexpr int kRefreshSeconds = 1;  // of all files, and of gRPC's look at the certificates' copies
 // RFC 6750.
 constexpr char kAuthorization[] = "authorization";
 constexpr char kBearer[] = "Bearer ";
@@ -77,14 +77,16 @@ absl::StatusOr<std::unique_ptr<Security>> Security::Load(const SecurityFiles& fi
     return absl::InvalidArgumentError(absl::StrCat("a certificate and its key go together; only ",
                                                    files.certificate, files.key, " is given"));
   }
-  TESSERA_ASSIGN_OR_RETURN(auto certificates,
-                           CertificatesInForce::Open(
-                               {.ca = files.ca, .certificate = files.certificate, .key = files.key},
-                               absl::Seconds(kRefreshSeconds)));
   std::shared_ptr<TokenFile> token;
   if (!files.token.empty()) {
     TESSERA_ASSIGN_OR_RETURN(token, TokenFile::Open(files.token));
   }
+  TESSERA_ASSIGN_OR_RETURN(auto certificates,
+                           CertificatesInForce::Open(
+                               {.ca = files.ca, .certificate = files.certificate, .key = files.key},
+                               absl::Seconds(kRefreshSeconds), [token] {
+                                 if (token != nullptr) token->Look();
+                               }));
   return std::unique_ptr<Security>(new Security(files, std::move(token), std::move(certificates)));
 }
 

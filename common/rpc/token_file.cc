@@ -7,7 +7,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/clock.h"
 #include "common/file_system.h"
 #include "common/log.h"
 #include "common/status_macros.h"
@@ -55,28 +54,23 @@ absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Open(const std::string& pa
   file->content_ = *std::move(content);
   std::error_code gone;
   file->read_once_ = !std::filesystem::is_regular_file(path, gone);
-  file->looked_ = SystemClock().Monotonic();
   return file;
 }
 
-std::string TokenFile::Sent() {
+std::string TokenFile::Sent() const {
   absl::MutexLock lock(&mu_);
-  Refresh();
   return tokens_.front();
 }
 
-bool TokenFile::Accepts(absl::string_view token) {
+bool TokenFile::Accepts(absl::string_view token) const {
   absl::MutexLock lock(&mu_);
-  Refresh();
   bool accepted = false;
   for (const std::string& one : tokens_) accepted |= SameTime(one, token);
   return accepted;
 }
 
-void TokenFile::Refresh() {
-  const absl::Duration now = SystemClock().Monotonic();
-  if (read_once_ || now - looked_ < kRefresh) return;
-  looked_ = now;
+void TokenFile::Look() {
+  if (read_once_) return;
   absl::StatusOr<std::string> content = ReadWholeFile(PosixFileSystem(), path_, kMostBytes);
   absl::StatusOr<std::vector<std::string>> tokens =
       content.ok() ? Parse(path_, *content) : content.status();
@@ -87,8 +81,9 @@ void TokenFile::Refresh() {
   complaint_ = std::move(complaint);
   if (!tokens.ok() || *content == content_) return;
   content_ = *std::move(content);
+  SPDLOG_INFO("{} has changed: {} token(s)", path_, tokens->size());
+  absl::MutexLock lock(&mu_);
   tokens_ = *std::move(tokens);
-  SPDLOG_INFO("{} has changed: {} token(s)", path_, tokens_.size());
 }
 
 }  // namespace tessera

@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 
 namespace tessera {
 
@@ -16,12 +15,10 @@ namespace tessera {
 // first token is sent, all are accepted, so that a token can be replaced: add the new one as the
 // second line everywhere, then put it first, then remove the old one.
 //
-// The file may be a pipe, which is read once. A regular file is read again when it is used and
-// kRefresh has passed since the last read. If it cannot be read or has a bad token or none, that is
-// logged and the earlier tokens stay valid. Thread-safe.
+// The file may be a pipe, which is read once. A regular file is read again by Look alone, so that a
+// file system that hangs holds up no call. Thread-safe.
 class TokenFile {
  public:
-  static constexpr absl::Duration kRefresh = absl::Seconds(1);
   static constexpr size_t kFewestCharacters = 16;
   static constexpr size_t kMostBytes = 1 << 20;
 
@@ -29,21 +26,23 @@ class TokenFile {
   // is shorter than kFewestCharacters or has characters other than printable ASCII without spaces.
   static absl::StatusOr<std::unique_ptr<TokenFile>> Open(const std::string& path);
 
-  std::string Sent() ABSL_LOCKS_EXCLUDED(mu_);
+  std::string Sent() const ABSL_LOCKS_EXCLUDED(mu_);
   // Takes the same time for all tokens of one length.
-  bool Accepts(absl::string_view token) ABSL_LOCKS_EXCLUDED(mu_);
+  bool Accepts(absl::string_view token) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Reads the file again. If it cannot be read or has a bad token or none, that is logged and the
+  // earlier tokens stay valid. Called by one thread at a time.
+  void Look() ABSL_LOCKS_EXCLUDED(mu_);
   const std::string& path() const { return path_; }
 
  private:
   explicit TokenFile(std::string path) : path_(std::move(path)) {}
-  void Refresh() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string path_;
   bool read_once_ = false;  // constant after Open
-  absl::Mutex mu_;
-  absl::Duration looked_ ABSL_GUARDED_BY(mu_);
-  std::string content_ ABSL_GUARDED_BY(mu_);              // that tokens_ came from
-  std::string complaint_ ABSL_GUARDED_BY(mu_);            // of the last read, logged once
+  // Used by Open, then by Look alone.
+  std::string content_;    // that tokens_ came from
+  std::string complaint_;  // of the last read, logged once
+  mutable absl::Mutex mu_;
   std::vector<std::string> tokens_ ABSL_GUARDED_BY(mu_);  // never empty
 };
 

@@ -296,6 +296,22 @@ TEST(RpcSecurityFiles, WhatIsPutInTheirPlaceIsLookedAtWhileAProcessRuns) {
               HasSubstr("BEGIN CERTIFICATE"));
 }
 
+// So that a file system that hangs holds up no call.
+TEST(RpcSecurityFiles, ACallReadsNoTokenFile) {
+  const Certificates certificates("look");
+  certificates.Run("echo 0123456789abcdef > mine");
+  const auto file = TokenFile::Open(certificates.Path("mine"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  certificates.Run("echo fedcba9876543210 > mine");
+  absl::SleepFor(absl::Milliseconds(1100));  // a call would read it once a second
+  EXPECT_EQ((*file)->Sent(), "0123456789abcdef");
+  EXPECT_FALSE((*file)->Accepts("fedcba9876543210"));
+  (*file)->Look();
+  EXPECT_EQ((*file)->Sent(), "fedcba9876543210");
+  EXPECT_TRUE((*file)->Accepts("fedcba9876543210"));
+  EXPECT_FALSE((*file)->Accepts("0123456789abcdef"));
+}
+
 // As of `--token-file <(get-token)`.
 TEST(RpcSecurityFiles, ATokenFromAPipeIsReadOnce) {
   int ends[2];
