@@ -57,9 +57,9 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Continue(Options options,
   if (options.fsync) {
     // The folders of the generation, of the job and of all logs, each of which may be new.
     std::filesystem::path above(options.folder);
-    for (int level = 0; level < 3; ++level) {
+    for (int level = 0; level < 3 && above != "."; ++level) {
       above = above.parent_path();
-      if (above.empty()) break;
+      if (above.empty()) above = ".";
       TESSERA_RETURN_IF_ERROR(options.files->SyncFolder(above.string()));
     }
     // Records that were read may be with the operating system alone. What follows relies on them: a

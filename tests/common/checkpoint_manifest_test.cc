@@ -46,7 +46,11 @@ v1::CheckpointManifest FullManifest() {
 
 class Manifest : public testing::Test {
  protected:
-  Manifest() { fs_.CreateFolder(kFolder).IgnoreError(); }
+  Manifest() {
+    MakeFolder();
+    fs_.SyncFolder(".").IgnoreError();  // the job's folder is there for good
+  }
+  void MakeFolder() { fs_.CreateFolder(kFolder).IgnoreError(); }
   FaultFileSystem fs_;
 };
 
@@ -167,6 +171,7 @@ TEST_F(Manifest, IsThereEntirelyOrNotAtAllWhateverFails) {
     } else {
       EXPECT_TRUE(code == absl::StatusCode::kOk || code == absl::StatusCode::kNotFound);
     }
+    MakeFolder();  // whose name may be gone, too
     fs_.Remove(kManifest).IgnoreError();
     fs_.SyncFolder(kFolder).IgnoreError();
     return written.code();

@@ -15,7 +15,10 @@ constexpr char kPath[] = "ckpt/rows-0";
 
 class RowFile : public testing::Test {
  protected:
-  RowFile() { fs_.CreateFolder("ckpt").IgnoreError(); }
+  RowFile() {
+    fs_.CreateFolder("ckpt").IgnoreError();
+    fs_.SyncFolder(".").IgnoreError();
+  }
 
   absl::StatusOr<v1::CheckpointFile> Write(const std::vector<TestTable>& tables,
                                            uint32_t partitions = 4) {

@@ -22,8 +22,8 @@
 namespace tessera {
 
 // A disk in memory with switches for its faults, for tests of any room. It keeps what a disk keeps:
-// Crash() drops the bytes that were not synced and the names (creations, renames, removals) whose
-// folder was not. Folders themselves are durable at once. Thread-safe.
+// Crash() drops the bytes that were not synced and the names (creations, renames, removals; of
+// files and of folders) whose folder was not. Thread-safe.
 class FaultFileSystem final : public FileSystem {
  public:
   // ---- switches -----------------------------------------------------------------------------
@@ -62,7 +62,16 @@ class FaultFileSystem final : public FileSystem {
   }
   void Crash() {
     absl::MutexLock lock(&mu_);
-    files_ = durable_;
+    files_.clear();
+    std::map<std::string, std::shared_ptr<Folder>> found = {{"", folders_.at("")}};
+    folders_.clear();
+    while (!found.empty()) {
+      const auto [path, folder] = *found.begin();
+      found.erase(found.begin());
+      folders_[path] = folder;
+      files_.insert(folder->files.begin(), folder->files.end());
+      found.insert(folder->folders.begin(), folder->folders.end());
+    }
     for (auto& [path, file] : files_) {
       absl::MutexLock file_lock(&file->mu);
       file->bytes = file->old = file->Durable();
@@ -85,7 +94,7 @@ class FaultFileSystem final : public FileSystem {
     absl::MutexLock lock(&file->mu);
     return file->bytes;
   }
-  // Puts bytes there, durably and whatever the switches say.
+  // Puts bytes there, into a folder that exists, durably and whatever the switches say.
   void SetContent(const std::string& path, std::string bytes) {
     auto file = std::make_shared<File>();
     {
@@ -93,7 +102,7 @@ class FaultFileSystem final : public FileSystem {
       file->bytes = file->old = std::move(bytes);
     }
     absl::MutexLock lock(&mu_);
-    files_[path] = durable_[path] = std::move(file);
+    files_[path] = folders_.at(Parent(path))->files[path] = std::move(file);
   }
   std::vector<std::string> Files() const {
     absl::MutexLock lock(&mu_);
@@ -138,22 +147,26 @@ class FaultFileSystem final : public FileSystem {
   }
   absl::Status CreateFolder(const std::string& path) override {
     absl::MutexLock lock(&mu_);
-    for (std::string folder = path; !folder.empty(); folder = Parent(folder)) {
-      folders_.insert(folder);
+    for (std::string folder = path; !folders_.contains(folder); folder = Parent(folder)) {
+      folders_[folder] = std::make_shared<Folder>();
     }
     return absl::OkStatus();
   }
-  absl::Status SyncFolder(const std::string& path) override {
+  absl::Status SyncFolder(const std::string& name) override {
+    const std::string path = name == "." ? "" : name;  // the folder of names without one
     absl::MutexLock lock(&mu_);
     if (!folders_.contains(path)) {
       return absl::NotFoundError(absl::StrCat("open folder ", path, ": no such folder"));
     }
     if (!Take(syncs_left_)) return absl::UnavailableError(absl::StrCat("fsync folder ", path));
-    const auto inside = [&](const auto& item) { return Parent(item.first) == path; };
-    std::erase_if(durable_, inside);
-    for (const auto& item : files_) {
-      if (inside(item)) durable_.insert(item);
-    }
+    const auto sync = [&](const auto& all, auto& durable) {
+      durable.clear();
+      for (const auto& item : all) {
+        if (!item.first.empty() && Parent(item.first) == path) durable.insert(item);
+      }
+    };
+    sync(files_, folders_[path]->files);
+    sync(folders_, folders_[path]->folders);
     return absl::OkStatus();
   }
   absl::Status Rename(const std::string& from, const std::string& to) override {
@@ -183,8 +196,9 @@ class FaultFileSystem final : public FileSystem {
     const auto within = [&](const std::string& name) {
       return name == path || absl::StartsWith(name, path + "/");
     };
-    std::erase_if(files_, [&](const auto& item) { return within(item.first); });
-    std::erase_if(folders_, within);
+    const auto gone = [&](const auto& item) { return within(item.first); };
+    std::erase_if(files_, gone);
+    std::erase_if(folders_, gone);
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
@@ -197,7 +211,7 @@ class FaultFileSystem final : public FileSystem {
       if (Parent(path) == folder) names.insert(path.substr(folder.size() + 1));
     };
     for (const auto& [path, file] : files_) add(path);
-    for (const std::string& path : folders_) add(path);
+    for (const auto& [path, in_it] : folders_) add(path);
     return std::vector<std::string>(names.begin(), names.end());
   }
   uint64_t FreeBytes(const std::string&) override {
@@ -216,6 +230,12 @@ class FaultFileSystem final : public FileSystem {
     std::string Durable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
       return bytes.substr(0, synced) + old.substr(std::min(synced, old.size()));
     }
+  };
+
+  // What the disk has of it, by path: of its files and of the folders in it.
+  struct Folder {
+    std::map<std::string, std::shared_ptr<File>> files;
+    std::map<std::string, std::shared_ptr<Folder>> folders;
   };
 
   class Writable final : public WritableFile {
@@ -318,8 +338,8 @@ class FaultFileSystem final : public FileSystem {
   uint64_t held_syncs_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t renames_left_ ABSL_GUARDED_BY(mu_) = kNever;
   std::map<std::string, std::shared_ptr<File>> files_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, std::shared_ptr<File>> durable_ ABSL_GUARDED_BY(mu_);
-  std::set<std::string> folders_ ABSL_GUARDED_BY(mu_) = {""};
+  std::map<std::string, std::shared_ptr<Folder>> folders_ ABSL_GUARDED_BY(mu_) = {
+      {"", std::make_shared<Folder>()}};
 };
 
 }  // namespace tessera

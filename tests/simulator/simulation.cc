@@ -62,6 +62,7 @@ class Simulation {
   Outcome Run() {
     (void)disk_.CreateFolder("root");
     (void)disk_.CreateFolder("logs");
+    (void)disk_.SyncFolder(".");
     master_.Start();
     for (const auto& ps : ps_) ps->Start();
     for (const auto& worker : workers_) worker->Start();
