@@ -13,8 +13,8 @@
 
 namespace tessera {
 
-// The machine's disk, which asks before it makes a file, and before it writes to one. Thread-safe;
-// hooks are called without a lock.
+// The machine's disk, which asks before it makes a file, and before it writes to one or syncs it.
+// Thread-safe; hooks are called without a lock.
 class HookedDisk final : public rocksdb::FileSystemWrapper {
  public:
   using Hook = std::function<rocksdb::IOStatus()>;
@@ -25,11 +25,15 @@ class HookedDisk final : public rocksdb::FileSystemWrapper {
     absl::MutexLock lock(&mu_);
     hook_ = std::move(hook);
   }
-  // Of appends to files that are made from now on.
-  using AppendHook = std::function<rocksdb::IOStatus(const std::string& path)>;
-  void BeforeAppend(AppendHook hook) {
+  // Of files that are made from now on.
+  using FileHook = std::function<rocksdb::IOStatus(const std::string& path)>;
+  void BeforeAppend(FileHook hook) {
     absl::MutexLock lock(&mu_);
     append_hook_ = std::move(hook);
+  }
+  void BeforeSync(FileHook hook) {
+    absl::MutexLock lock(&mu_);
+    sync_hook_ = std::move(hook);
   }
   void FailWith(rocksdb::IOStatus status) {
     BeforeWrite([status] { return status; });
@@ -50,19 +54,20 @@ class HookedDisk final : public rocksdb::FileSystemWrapper {
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
                                     rocksdb::IODebugContext* debug) override {
     Hook hook;
-    AppendHook append_hook;
+    FileHook append_hook;
+    FileHook sync_hook;
     {
       absl::MutexLock lock(&mu_);
       hook = hook_;
       append_hook = append_hook_;
+      sync_hook = sync_hook_;
     }
     if (hook != nullptr) {
       if (rocksdb::IOStatus status = hook(); !status.ok()) return status;
     }
     rocksdb::IOStatus status = FileSystemWrapper::NewWritableFile(path, options, file, debug);
-    if (status.ok() && append_hook != nullptr) {
-      *file = std::make_unique<File>(std::move(*file),
-                                     [append_hook, path] { return append_hook(path); });
+    if (status.ok() && (append_hook != nullptr || sync_hook != nullptr)) {
+      *file = std::make_unique<File>(std::move(*file), path, append_hook, sync_hook);
     }
     return status;
   }
@@ -70,21 +75,41 @@ class HookedDisk final : public rocksdb::FileSystemWrapper {
  private:
   class File final : public rocksdb::FSWritableFileOwnerWrapper {
    public:
-    File(std::unique_ptr<rocksdb::FSWritableFile> file, Hook hook)
-        : FSWritableFileOwnerWrapper(std::move(file)), hook_(std::move(hook)) {}
+    File(std::unique_ptr<rocksdb::FSWritableFile> file, std::string path, FileHook append_hook,
+         FileHook sync_hook)
+        : FSWritableFileOwnerWrapper(std::move(file)),
+          path_(std::move(path)),
+          append_hook_(std::move(append_hook)),
+          sync_hook_(std::move(sync_hook)) {}
     rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
                              rocksdb::IODebugContext* debug) override {
-      if (rocksdb::IOStatus status = hook_(); !status.ok()) return status;
+      if (rocksdb::IOStatus status = Ask(append_hook_); !status.ok()) return status;
       return FSWritableFileOwnerWrapper::Append(data, options, debug);
+    }
+    rocksdb::IOStatus Sync(const rocksdb::IOOptions& options,
+                           rocksdb::IODebugContext* debug) override {
+      if (rocksdb::IOStatus status = Ask(sync_hook_); !status.ok()) return status;
+      return FSWritableFileOwnerWrapper::Sync(options, debug);
+    }
+    rocksdb::IOStatus Fsync(const rocksdb::IOOptions& options,
+                            rocksdb::IODebugContext* debug) override {
+      if (rocksdb::IOStatus status = Ask(sync_hook_); !status.ok()) return status;
+      return FSWritableFileOwnerWrapper::Fsync(options, debug);
     }
 
    private:
-    const Hook hook_;
+    rocksdb::IOStatus Ask(const FileHook& hook) const {
+      return hook == nullptr ? rocksdb::IOStatus::OK() : hook(path_);
+    }
+    const std::string path_;
+    const FileHook append_hook_;
+    const FileHook sync_hook_;
   };
 
   absl::Mutex mu_;
   Hook hook_ ABSL_GUARDED_BY(mu_);
-  AppendHook append_hook_ ABSL_GUARDED_BY(mu_);
+  FileHook append_hook_ ABSL_GUARDED_BY(mu_);
+  FileHook sync_hook_ ABSL_GUARDED_BY(mu_);
   std::optional<uint64_t> free_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,6 +1,7 @@
 #include "master/master.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -13,6 +14,7 @@
 #include "common/job/job_state.h"
 #include "tessera/v1/job_service.grpc.pb.h"
 #include "tessera/v1/metrics.grpc.pb.h"
+#include "tests/common/hooked_disk.h"
 #include "tests/common/metric_value.h"
 #include "tests/master/master_harness.h"
 
@@ -246,6 +248,43 @@ TEST_F(MasterTest, AWriteOfItsStateThatDoesNotEndIsSaidToBeTheMasters) {
   EXPECT_EQ(job.restarts(), 0u);
   workers_.clear();
   ps_.clear();
+  master_.reset();
+}
+
+TEST_F(MasterTest, NothingIsAcknowledgedOfWhichTheDiskSaysThatItIsNotSynced) {
+  const auto disk = std::make_shared<HookedDisk>();
+  std::atomic<bool> fails = false;
+  disk->BeforeSync([&](const std::string& path) {
+    return fails && absl::EndsWith(path, ".log") ? rocksdb::IOStatus::IOError("fsync: drawn")
+                                                 : rocksdb::IOStatus::OK();
+  });
+  master_.reset();
+  const auto log = OpenRocksDbStateLog(folder_ + "/synced", disk);
+  ASSERT_TRUE(log.ok()) << log.status();
+  Master::Options options = Options();
+  options.state_log = log->get();
+  auto master = Master::Start(options);
+  ASSERT_TRUE(master.ok()) << master.status();
+  master_ = *std::move(master);
+  const std::string first = Submit(SmallJob(), 1, 1);
+  fails = true;
+  v1::SubmitRequest request;
+  *request.mutable_spec() = SmallJob();
+  request.set_workers(1);
+  request.set_ps(1);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(2));
+  v1::SubmitResponse response;
+  EXPECT_FALSE(Jobs()->Submit(&context, request, &response).ok()) << response.job_id();
+  EXPECT_TRUE(Await([&] {
+    const v1::JobStatus job = Get(first);
+    return std::any_of(job.waits().begin(), job.waits().end(), [](const std::string& wait) {
+      return absl::StrContains(wait, "the master, which cannot write its state, for ") &&
+             absl::StrContains(wait, "fsync: drawn");
+    });
+  }));
+  fails = false;
+  EXPECT_FALSE(Submit(SmallJob(), 1, 1).empty());
   master_.reset();
 }
 

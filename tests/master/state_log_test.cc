@@ -319,6 +319,31 @@ TEST(RocksDbStateLog, GoesOnAfterWritesThatFailed) {
   }
 }
 
+// Of a batch that is in the file and not on the disk nobody may hear that it is written.
+TEST(RocksDbStateLog, ASyncThatFailsIsAnErrorOfTheWrite) {
+  const TestFolder folder;
+  const auto disk = std::make_shared<HookedDisk>();
+  std::atomic<bool> fails = false;
+  disk->BeforeSync([&](const std::string& path) {
+    return fails && absl::EndsWith(path, ".log") ? rocksdb::IOStatus::IOError("drawn")
+                                                 : rocksdb::IOStatus::OK();
+  });
+  auto log = OpenRocksDbStateLog(folder.path(), disk);
+  ASSERT_TRUE(log.ok()) << log.status();
+  ASSERT_TRUE((*log)->Apply({{"a", "1"}}).ok());
+  fails = true;
+  for (int i = 0; i < 3; ++i) {
+    const absl::Status failed = (*log)->Apply({{"b", "1"}});
+    EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable) << failed;
+    EXPECT_THAT(std::string(failed.message()), HasSubstr("drawn"));
+  }
+  fails = false;
+  absl::SleepFor(absl::Milliseconds(1200));  // it is opened again now and then
+  const absl::Status written = (*log)->Apply({{"b", "2"}});
+  ASSERT_TRUE(written.ok()) << written;
+  EXPECT_THAT((*log)->Scan("").value(), ElementsAre(Pair("a", "1"), Pair("b", "2")));
+}
+
 // Not every time: it is opened by replaying its log.
 TEST(RocksDbStateLog, IsNotOpenedAnewForEveryWriteThatComesWhileItsDiskFails) {
   const TestFolder folder;
