@@ -32,11 +32,13 @@ def cut_for(cluster, job_id, seconds, cut):
         cluster.network.unmute(*cut)
 
 
-def partitioned(t, train, step, seconds, cut, flags=None, **options):
-    """Once the job has reached a step, for so many seconds."""
+def partitioned(t, train, step, seconds, cut, flags=None, lost=None, **options):
+    """Once the job has reached a step, for so many seconds. `lost`: whose lease is over by then ("": anybody's)."""
     def disturb(cluster, job_id):
         cluster.wait_for_step(job_id, step)
         cut_for(cluster, job_id, seconds, cut)
+        if lost is not None:
+            t.notes.append(f"\"{cluster.wait_for_event(job_id, f'{lost} lost (no heartbeat for', 5)}\"")
     with Network() as network:
         train(disturb, network=network, flags={**SHORT_LEASE, **(flags or {})}, **options)
 
@@ -58,17 +60,17 @@ def worker_cut_briefly(t):
 
 @fault(5, "a ps with a push log is cut off beyond its lease", once=True)
 def ps_cut(t):
-    partitioned(t, t.identical, 300, 8, "ps-0", sets=LOGGED)
+    partitioned(t, t.identical, 300, 8, "ps-0", sets=LOGGED, lost="ps-0", most_restarts=0)
 
 
 @fault(5, "a ps of an async job is cut off beyond its lease, and every sample counts once", once=True)
 def async_ps_cut(t):
-    partitioned(t, t.counted, 1000, 8, "ps-0")
+    partitioned(t, t.counted, 1000, 8, "ps-0", lost="ps-0", least_restarts=1, back_to=500)
 
 
 @fault(5, "the master is cut off from all", once=True)
 def master_cut(t):
-    partitioned(t, t.identical, 300, 8, "master")
+    partitioned(t, t.identical, 300, 8, "master", lost="", least_restarts=1, back_to=200)
 
 
 @fault(5, "a worker hears the master and is not heard", once=True)
