@@ -1,5 +1,6 @@
 """Rows 7, 8 and 9: disks that are full, that fail, that hold what nobody wrote."""
 import contextlib
+import json
 import os
 import shutil
 import struct
@@ -7,12 +8,14 @@ import subprocess
 
 from cluster import BIN, Failure
 from disk import SmallDisk, flip, zero_page
-from harness import EXPIRING, LOGGED, SYNCED, fault
+from harness import EXPIRING, LOGGED, SYNCED, WAITING, fault
 from jobs import SyncJob
 from rows_network import traced
 from schedules import ask
 
 SPILL = ["--memory", "16MiB"]  # of which rows have half
+# The last checkpoint has the rows of the one before, and in a layer those that were changed since.
+LAYERED = ["checkpoint.every_steps=15", "train.epochs=1"]
 
 
 # ---- row 7: full disks ----------------------------------------------------------------------------------------------------
@@ -289,7 +292,18 @@ def damage(draw, path):
 
 @fault(9, "any damage to a checkpoint is found, and the file named")
 def damage_is_named(t):
-    """A sound checkpoint, and for each of its files several copies with one damage each."""
+    find_damages(t, "whole", sets=["checkpoint.keep=1"])
+
+
+@fault(9, "any damage to a checkpoint of two layers, and of keys that wait for their rows, is found, and the file named")
+def damage_of_layers_is_named(t):
+    manifest = find_damages(t, "layers", sets=[*LAYERED, *WAITING, "checkpoint.keep=1"])
+    if not manifest.get("sightings") or not any(file.get("layer", 0) for file in manifest["files"]):
+        raise Failure(f"the checkpoint has no sightings, or one layer: {sorted(manifest)}, {manifest['files']}")
+
+
+def find_damages(t, name, sets):
+    """A sound checkpoint, and for each of its files several copies with one damage each; returns its manifest."""
     outcome_folder = []
 
     def keep(cluster, job_id):
@@ -297,7 +311,7 @@ def damage_is_named(t):
         copy = t.folder / "sound"
         shutil.copytree(cluster.checkpoints / status["checkpoint"], copy)
         outcome_folder.append((cluster, copy))
-    t.identical(keep, sets=["checkpoint.keep=1"])
+    t.identical(keep, sets=sets, name=name)
     cluster, sound = outcome_folder[0]
     tried = 0
     for name in sorted(f.name for f in sound.iterdir()):
@@ -316,7 +330,8 @@ def damage_is_named(t):
                     raise Failure(f"{what}: {reader} exit {code}: {out}{error}")
             shutil.rmtree(copy)
             tried += 1
-    t.notes.append(f"{tried} damages")
+    t.notes.append(f"{tried} damages to {len(list(sound.iterdir()))} files")
+    return json.loads((sound / "MANIFEST.json").read_text())
 
 
 @fault(9, "the newest checkpoint is damaged: a restart says so, takes the one before, and the model is the same", short=True)
@@ -360,9 +375,10 @@ def damaged_push_log(t):
         log = sorted((cluster.folder / "ps-0").glob("push_log/*/*/*.log"))[-1]
         # Not the end, which may be torn for good reasons.
         written = log_bytes(log)
-        at = t.draw.randrange(written // 2)
-        flip(log, at)
-        t.notes.append(f"flip at byte {at} of {written}")
+        at = t.draw.randrange(written * 9 // 10)
+        kind, change = t.draw.choice((("flip", flip), ("zero", zero_page)))
+        change(log, at)
+        t.notes.append(f"{kind} at byte {at} of {written}")
         cluster.start("ps-0")
     t.identical(disturb, sets=LOGGED, least_restarts=1, back_to=250)
 
