@@ -11,14 +11,10 @@
 #include "common/job/job_state.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "common/version.h"
-#include "master/run/run_state.h"
 
 namespace tessera::master {
 namespace {
 
-// Incarnations are made durable in blocks, so that joining costs no write each time.
-constexpr uint64_t kIncarnationBlock = 1000;
 constexpr size_t kMaxQueue = 1000;
 // The master stood still if no tick came for so long, or for a third of a lease if that is longer;
 // ticks come many times a second.
@@ -72,12 +68,6 @@ absl::StatusOr<std::unique_ptr<MasterCore>> MasterCore::New(
   return core;
 }
 
-void MasterCore::ReserveIncarnations() {
-  if (membership_.next_incarnation() + kIncarnationBlock / 2 < incarnation_limit_) return;
-  incarnation_limit_ = membership_.next_incarnation() + kIncarnationBlock;
-  writes_.push_back({"incarnation_limit", absl::StrCat(incarnation_limit_)});
-}
-
 void MasterCore::NoticeStandstill(const Now& now) {
   const absl::Duration gap = now.monotonic - ticked_at_.value_or(now.monotonic);
   // Every call shows that the master works.
@@ -87,107 +77,6 @@ void MasterCore::NoticeStandstill(const Now& now) {
               absl::FormatDuration(absl::Trunc(gap, absl::Milliseconds(100))));
   membership_.StoodStill(gap, now.monotonic);
   for (JobRun* run : Runs()) run->StoodStill(gap, now);
-}
-
-absl::StatusOr<v1::Welcome> MasterCore::Join(const v1::Hello& hello, const Now& now) {
-  NoticeStandstill(now);
-  TESSERA_ASSIGN_OR_RETURN(Membership::Joined joined,
-                           membership_.Join(hello, now.monotonic, now.wall));
-  ReserveIncarnations();
-  for (const std::string& id : hello.logged_jobs()) {
-    const v1::JobRecord* const record = jobs_.Find(id);
-    // The log of an unknown job stays: the job may be another cluster's, which goes on with it.
-    if (record == nullptr || !HasEnded(record->status().state())) continue;
-    joined.welcome.add_ended_jobs(id);
-    membership_.ForgetLog(joined.welcome.incarnation(), id);
-  }
-  joined.welcome.set_cluster(options_.cluster);
-  joined.welcome.set_forgotten_below(jobs_.ForgottenBelow());
-  if (joined.replaced.has_value()) OnDeath(*joined.replaced, now);
-  for (JobRun* run : Runs()) {
-    if (hello.kind() != v1::PS) break;
-    run->PsJoined(NodeOf(*membership_.Find(joined.welcome.incarnation())), now);
-  }
-  for (v1::JobRecord* record : jobs_.Queue()) {
-    if (!Concerns(*record, hello.kind(), joined.welcome.name(), now)) continue;
-    jobs_.AddEvent(record, absl::StrCat(joined.welcome.name(), " joined"), now.wall);
-  }
-  Schedule(now);
-  return joined.welcome;
-}
-
-bool MasterCore::Concerns(const v1::JobRecord& record, v1::NodeKind kind, const std::string& name,
-                          const Now& now) const {
-  const v1::JobStatus& job = record.status();
-  if (job.state() != v1::RUNNING && job.state() != v1::RESTARTING) return false;
-  const bool has_it = std::any_of(job.nodes().begin(), job.nodes().end(), [&](const auto& node) {
-    return node.kind() == kind && node.name() == name;
-  });
-  if (has_it) return true;
-  const bool is_ps = kind == v1::PS;
-  const JobRun* const run = RunOf(&record);
-  if (run == nullptr) return job.reason() == (is_ps ? kWaitsForPs : kWaitsForWorkers);
-  return is_ps ? job.has_scaling() || !run->PartsToFollow(now.monotonic).empty()
-               : job.has_worker_scaling() || !run->VacantRanks().empty();
-}
-
-bool MasterCore::BeginLease(uint64_t incarnation, const Now& now) {
-  NoticeStandstill(now);
-  return membership_.Heartbeat(incarnation, v1::Heartbeat(), now.monotonic, now.wall);
-}
-
-bool MasterCore::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, const Now& now) {
-  NoticeStandstill(now);
-  if (!membership_.Heartbeat(incarnation, heartbeat, now.monotonic, now.wall)) return false;
-  for (JobRun* run : Runs()) run->Heard(incarnation, heartbeat, now);
-  if (const Node* ps = membership_.Find(incarnation)) {
-    HearLogs(*ps, heartbeat, now);
-    CloseUnused(*ps, heartbeat);
-  }
-  return true;
-}
-
-std::vector<v1::JobStatus> MasterCore::RunningJobs(const Now& now) {
-  std::vector<v1::JobStatus> running;
-  for (JobRun* run : Runs()) running.push_back(StatusOf(run->record(), now));
-  return running;
-}
-
-std::map<std::string, std::vector<SlowProcesses::Process>> MasterCore::Paces(const Now& now) const {
-  std::map<std::string, std::vector<SlowProcesses::Process>> paces;
-  for (const JobRun* run : Runs()) {
-    paces[run->record()->status().job_id()] = run->Paces(now.monotonic);
-  }
-  return paces;
-}
-
-void MasterCore::StreamEnded(uint64_t incarnation, absl::Duration joined_at, bool broke,
-                             const std::string& reason, const Now& now) {
-  NoticeStandstill(now);
-  if (membership_.Outlives(incarnation, joined_at, broke, now.monotonic)) return;
-  Leave(incarnation, reason, now);
-}
-
-void MasterCore::Leave(uint64_t incarnation, const std::string& reason, const Now& now) {
-  if (auto death = membership_.Leave(incarnation, reason, now.monotonic)) {
-    OnDeath(*death, now);
-    Schedule(now);
-  }
-}
-
-void MasterCore::OnDeath(const Membership::Death& death, const Now& now) {
-  for (JobRun* run : Runs()) {
-    if (run->end().has_value()) continue;
-    run->GiveUpFollower(death.incarnation, absl::StrCat("is lost (", death.reason, ")"), now);
-    if (run->MovesTo(death.incarnation)) {
-      run->GiveUpScaling(absl::StrCat(death.name, " is lost (", death.reason, ")"), now);
-    }
-    if (run->end().has_value() || !run->Uses(death.incarnation)) continue;
-    const std::string message = absl::StrCat(death.name, " lost (", death.reason, ")");
-    jobs_.AddEvent(run->record(), message, now.wall);
-    if (run->AwaitPs(death.incarnation, now) || run->WorkerLost(death.incarnation, now)) continue;
-    run->End(RunEnd::Restart("ProcessLost", message), now);
-  }
 }
 
 std::vector<JobRun*> MasterCore::Runs() {
@@ -245,31 +134,6 @@ std::vector<const Node*> MasterCore::Serving(const v1::JobRecord& record,
   return workers;
 }
 
-std::string MasterCore::AssignmentKey(uint64_t incarnation) const {
-  const std::optional<Seat> seat = SeatOf(incarnation);
-  if (!seat.has_value() || !seat->run->opened()) return "";
-  std::string key = absl::StrCat(seat->run->record()->status().job_id(), ":",
-                                 seat->run->generation(), ":", seat->rank.value());
-  // A ps that comes back may have another address.
-  for (const RunNode& ps : seat->run->options().ps) absl::StrAppend(&key, ":", ps.incarnation);
-  if (!seat->run->WorkersCall()) return key;
-  for (const RunNode& worker : seat->run->options().workers) {
-    absl::StrAppend(&key, ":", worker.incarnation);
-  }
-  return key;
-}
-
-v1::Assignment MasterCore::AssignmentFor(uint64_t incarnation) const {
-  const std::optional<Seat> seat = SeatOf(incarnation);
-  if (!seat.has_value()) return v1::Assignment();
-  return seat->run->AssignmentOf(seat->rank).value_or(v1::Assignment());
-}
-
-bool MasterCore::MayLeave(uint64_t incarnation) const {
-  const Node* const node = membership_.Find(incarnation);
-  return node != nullptr && node->released;
-}
-
 absl::Status MasterCore::CheckOutput(const std::string& output) const {
   const auto path = [](const std::string& file) {
     return std::filesystem::path(file).lexically_normal();
@@ -320,103 +184,6 @@ absl::Status MasterCore::Cancel(const std::string& job_id, const Now& now) {
   }
   Schedule(now);
   return absl::OkStatus();
-}
-
-v1::NodeStatus MasterCore::StatusOf(const Node& node) const {
-  v1::NodeStatus status;
-  status.set_kind(node.kind);
-  status.set_name(node.name);
-  status.set_address(node.address);
-  status.set_incarnation(node.incarnation);
-  status.set_alive(node.alive);
-  status.set_last_seen_unix_ms(absl::ToUnixMillis(node.last_seen_wall));
-  status.set_doing(node.heartbeat.doing());
-  status.set_resident_bytes(node.heartbeat.resident_bytes());
-  status.set_rows(node.heartbeat.rows());
-  status.set_pid(node.pid);
-  for (const JobRun* run : Runs()) {
-    if (!run->Uses(node.incarnation) && !run->Follows(node.incarnation)) continue;
-    const std::string& job_id = run->record()->status().job_id();
-    status.set_job_id(absl::StrCat(status.job_id(), status.job_id().empty() ? "" : ", ", job_id));
-  }
-  if (const auto seat = SeatOf(node.incarnation)) status.set_rank(seat->rank.value());
-  return status;
-}
-
-v1::JobStatus MasterCore::StatusOf(v1::JobRecord* record, const Now& now) {
-  JobRun* const run = RunOf(record);
-  if (run != nullptr) run->UpdateStatus(now);
-  v1::JobStatus status = record->status();
-  for (v1::NodeStatus& node : *status.mutable_nodes()) {
-    const Node* found = membership_.Find(node.incarnation());
-    if (found == nullptr) {
-      node.set_alive(false);
-      continue;
-    }
-    const uint32_t rank = node.rank();
-    node = StatusOf(*found);
-    node.set_rank(rank);
-    node.set_job_id(status.job_id());
-    if (run == nullptr) continue;
-    for (const std::string& wait : found->heartbeat.waits()) {
-      status.add_waits(absl::StrCat(found->name, ": ", wait));
-    }
-    for (const v1::JobOnPs& job : found->heartbeat.jobs()) {
-      if (job.job_id() != status.job_id()) continue;
-      for (const std::string& wait : job.waits()) {
-        status.add_waits(absl::StrCat(found->name, ": ", wait));
-      }
-    }
-  }
-  if (run != nullptr) {
-    AddRows(status);
-    for (std::string& wait : run->Waits(now)) status.add_waits(std::move(wait));
-  }
-  return status;
-}
-
-absl::StatusOr<v1::JobStatus> MasterCore::GetJob(const std::string& job_id, const Now& now) {
-  v1::JobRecord* record = jobs_.Find(job_id);
-  if (record == nullptr) return UnknownJob(job_id);
-  return StatusOf(record, now);
-}
-
-std::map<v1::JobState, int> MasterCore::JobsByState() const {
-  std::map<v1::JobState, int> jobs;
-  for (const v1::JobRecord* record : jobs_.NewestFirst()) ++jobs[record->status().state()];
-  return jobs;
-}
-
-std::vector<v1::JobStatus> MasterCore::ListJobs(const Now& now) {
-  std::vector<v1::JobStatus> all;
-  size_t bytes = 0;
-  for (v1::JobRecord* record : jobs_.NewestFirst()) {
-    v1::JobStatus& status = all.emplace_back(StatusOf(record, now));
-    // A thousand whole statuses do not fit one message.
-    status.clear_spec();
-    status.clear_events();
-    status.clear_nodes();
-    status.clear_history();
-    auto* evaluations = status.mutable_evaluations();
-    if (evaluations->size() > 1) evaluations->DeleteSubrange(0, evaluations->size() - 1);
-    // Nor do all metrics of a thousand jobs that have hundreds each.
-    constexpr size_t kMostBytes = 2 << 20;
-    if (bytes + status.ByteSizeLong() > kMostBytes) {
-      status.clear_evaluations();
-      status.clear_final_metrics();
-      status.clear_message();
-    }
-    bytes += status.ByteSizeLong();
-  }
-  return all;
-}
-
-v1::ClusterStatus MasterCore::Cluster() const {
-  v1::ClusterStatus cluster;
-  for (const Node* node : membership_.All()) *cluster.add_nodes() = StatusOf(*node);
-  cluster.set_version(kVersion);
-  cluster.set_protocol(kProtocolVersion);
-  return cluster;
 }
 
 absl::StatusOr<const JobRun*> MasterCore::RunOf(const std::string& job_id,
@@ -508,14 +275,6 @@ std::optional<Action> MasterCore::TakeAction(Lane lane) {
         .id = next_action_++, .work = *std::move(work), .row_bytes = slot.most_row_bytes()};
   }
   return std::nullopt;
-}
-
-void MasterCore::ForgetLog(uint64_t ps, uint64_t number) {
-  // By number, since the job itself may be forgotten by now.
-  for (const v1::JobRecord* record : jobs_.NewestFirst()) {
-    if (record->number() != number || !HasEnded(record->status().state())) continue;
-    membership_.ForgetLog(ps, record->status().job_id());
-  }
 }
 
 void MasterCore::ActionDone(uint64_t id, ActionResult result, const Now& now) {

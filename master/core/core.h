@@ -148,7 +148,6 @@ class MasterCore {
   // All runs, in the order of their jobs' numbers.
   std::vector<JobRun*> Runs();
   std::vector<const JobRun*> Runs() const;
-  v1::NodeStatus StatusOf(const Node& node) const;
   struct Seat {
     const JobRun* run;
     Rank rank;
@@ -162,7 +161,20 @@ class MasterCore {
   // Those of `workers` that may have a rank of the job.
   static std::vector<const Node*> Serving(const v1::JobRecord& record,
                                           std::vector<const Node*> workers);
+  // Called first by the calls that have a time: a call long after the last Tick shows that the
+  // master stood still and could hear nobody.
+  void NoticeStandstill(const Now& now);
+  absl::Status UnknownJob(const std::string& job_id) const;
+  // FAILED_PRECONDITION: a job that has not ended writes its predictions there.
+  absl::Status CheckOutput(const std::string& output) const;
+  // Adds to `predict` the workers that may be writing predictions.
+  void NameWriters(const std::string& job_id, v1::Predict& predict);
+
+  // core_status.cc
+  v1::NodeStatus StatusOf(const Node& node) const;
   v1::JobStatus StatusOf(v1::JobRecord* record, const Now& now);
+
+  // core_processes.cc
   void OnDeath(const Membership::Death& death, const Now& now);
   // Whether the job has a process of that name, or waits for one of its kind: only then does it
   // tell people that the process has joined. One that starts again and again would else push other
@@ -172,13 +184,17 @@ class MasterCore {
   // The ps has closed the job of that number, and with it its log; one that goes on may get
   // another.
   void ForgetLog(uint64_t ps, uint64_t number);
+  // Tells the jobs' runs how full their push logs on a ps are.
+  void HearLogs(const Node& ps, const v1::Heartbeat& heartbeat, const Now& now);
+  // Closes the jobs that a ps says it has and that nobody uses any more: the call to close them did
+  // not reach the ps, or the ps was away when a run ended. So with the jobs that have ended, and of
+  // which the ps brought logs alone when it joined: another has taken its place.
+  void CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat);
+  // Copies of rows: hears what ps say of them, and chooses which ps is to have one.
+  void TickFollowers(const Now& now);
+  // Lets copies take the places of ps that do not find this master, if the copies' ps do.
+  void ReplaceMissing(const Now& now);
   void ReserveIncarnations();
-  // Called first by the calls that have a time: a call long after the last Tick shows that the
-  // master stood still and could hear nobody.
-  void NoticeStandstill(const Now& now);
-  absl::Status UnknownJob(const std::string& job_id) const;
-  // FAILED_PRECONDITION: a job that has not ended writes its predictions there.
-  absl::Status CheckOutput(const std::string& output) const;
 
   // core_resume.cc: the state that an earlier master left.
   void FailUnknown(const Now& now);
@@ -232,20 +248,8 @@ class MasterCore {
   // Workers that are free, may serve the job, and are not promised to a run that is to have more.
   size_t WorkersToTake(const v1::JobRecord& record) const;
   void StartRun(v1::JobRecord* record, RunOptions options, const Now& now);
-  // Adds to `predict` the workers that may be writing predictions.
-  void NameWriters(const std::string& job_id, v1::Predict& predict);
   // Closes the run's generation of its job on those of `ps` that live.
   void CloseOn(const std::vector<RunNode>& ps, JobSlot& slot, const JobRun& run);
-  // Tells the jobs' runs how full their push logs on a ps are.
-  void HearLogs(const Node& ps, const v1::Heartbeat& heartbeat, const Now& now);
-  // Closes the jobs that a ps says it has and that nobody uses any more: the call to close them did
-  // not reach the ps, or the ps was away when a run ended. So with the jobs that have ended, and of
-  // which the ps brought logs alone when it joined: another has taken its place.
-  void CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat);
-  // Copies of rows: hears what ps say of them, and chooses which ps is to have one.
-  void TickFollowers(const Now& now);
-  // Lets copies take the places of ps that do not find this master, if the copies' ps do.
-  void ReplaceMissing(const Now& now);
 
   // core_place.cc
   // Ps that live and are not about to stop, those with few jobs first.

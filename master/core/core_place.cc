@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "master/core/core.h"
+#include "master/run/run_state.h"
 
 namespace tessera::master {
 namespace {

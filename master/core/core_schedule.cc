@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/defaults.h"
+#include "common/job/validate.h"
 #include "common/log.h"
 #include "master/core/core.h"
 #include "master/run/run_state.h"
@@ -13,9 +15,6 @@
 namespace tessera::master {
 namespace {
 
-// A process that lives finds a restarted master within this: the process tries every two seconds,
-// and so does its channel.
-constexpr absl::Duration kFindsMaster = absl::Seconds(5);
 // A job whose ps have no room for it holds back the jobs behind it for this time.
 constexpr absl::Duration kKeepsPlace = absl::Minutes(1);
 
@@ -376,73 +375,6 @@ void MasterCore::SuspendDisplaced(const v1::JobRecord* started, const Now& now) 
     if (other->status().state() != v1::RESTARTING || !lacks) continue;
     other->mutable_status()->mutable_suspending()->set_preempted_by(started->status().job_id());
     SetSuspended(other, "while it waited to go on", now);
-  }
-}
-
-void MasterCore::HearLogs(const Node& ps, const v1::Heartbeat& heartbeat, const Now& now) {
-  for (const v1::JobOnPs& job : heartbeat.jobs()) {
-    if (job.log_share() <= 0) continue;
-    v1::JobRecord* const record = jobs_.Find(job.job_id());
-    JobRun* const run = record != nullptr ? RunOf(record) : nullptr;
-    if (run == nullptr || run->generation() != job.generation()) continue;
-    run->HearLog(ps.incarnation, job.log_share(), now);
-  }
-}
-
-void MasterCore::CloseUnused(const Node& ps, const v1::Heartbeat& heartbeat) {
-  for (const v1::JobOnPs& job : heartbeat.jobs()) {
-    v1::JobRecord* const record = jobs_.Find(job.job_id());
-    if (record == nullptr) continue;
-    const auto slot = slots_.try_emplace(record->number(), record).first;
-    if (!slot->second.IsDoneWith(ps.incarnation, job.generation())) continue;
-    ClosePs close = CloseOf(job.job_id(), job.generation());
-    close.ps.push_back(NodeOf(ps));
-    slot->second.Close(std::move(close));
-  }
-  for (const std::string& id : ps.logged_jobs) {
-    v1::JobRecord* const record = jobs_.Find(id);
-    if (record == nullptr || !HasEnded(record->status().state())) continue;
-    JobSlot& slot = slots_.try_emplace(record->number(), record).first->second;
-    if (!slot.IsIdle()) continue;  // what closes it now may do so there
-    ClosePs close = CloseOf(id, record->status().generation());
-    close.ps.push_back(NodeOf(ps));
-    slot.Close(std::move(close));
-  }
-}
-
-void MasterCore::TickFollowers(const Now& now) {
-  const std::vector<const Node*> ps = membership_.Alive(v1::PS);
-  for (JobRun* run : Runs()) {
-    if (run->record()->status().spec().recovery().replicas() == 0) continue;
-    const std::string& job_id = run->record()->status().job_id();
-    for (const Node* node : ps) {
-      for (const v1::JobOnPs& job : node->heartbeat.jobs()) {
-        if (job.job_id() == job_id) run->HearPs(node->incarnation, job, now);
-      }
-    }
-    for (const uint32_t part : run->PartsToFollow(now.monotonic)) {
-      for (const Node* node : PsByUse()) {
-        if (run->Uses(node->incarnation) || run->Follows(node->incarnation)) continue;
-        run->LetFollow(part, NodeOf(*node), now);
-        break;
-      }
-    }
-  }
-}
-
-void MasterCore::ReplaceMissing(const Now& now) {
-  for (JobRun* run : Runs()) {
-    for (const auto& [ps, copy] : run->Copies()) {
-      const Node* const missing = membership_.Find(ps);
-      const Node* const has = membership_.Find(copy);
-      if (missing == nullptr || !missing->alive || !missing->expected) continue;
-      if (has == nullptr || !has->alive || has->expected) continue;
-      if (now.monotonic - missing->last_seen < kFindsMaster) continue;
-      const auto death = membership_.Leave(
-          ps, absl::StrCat("it has not joined in ", absl::FormatDuration(kFindsMaster)),
-          now.monotonic);
-      if (death.has_value()) OnDeath(*death, now);
-    }
   }
 }
 
