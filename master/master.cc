@@ -62,13 +62,12 @@ class MasterImpl final : public Master {
         actions_(
             options.channels, options.files, root_.get(),
             [this] {
-              return host_.Read(
-                  [](const MasterCore& core, const MasterCore::Now&) { return core.Starts(); });
+              return host_.Read([](const MasterCore& core, const Now&) { return core.Starts(); });
             },
             [this](uint64_t id, ActionResult result) {
               // The end of this master cut the action short; the next master takes care of it.
               if (host_.stopped()) return;
-              host_.Update([&](MasterCore& core, const MasterCore::Now& now) {
+              host_.Update([&](MasterCore& core, const Now& now) {
                 core.ActionDone(id, std::move(result), now);
               });
             }),
@@ -88,7 +87,7 @@ class MasterImpl final : public Master {
     // As people are to give it.
     const std::string called =
         IsWildcard(address()) ? absl::StrCat("HOST:", ParseAddress(address())->port) : address();
-    host_.UpdateQuietly([&](MasterCore& core, const MasterCore::Now&) { core.SetAddress(called); });
+    host_.UpdateQuietly([&](MasterCore& core, const Now&) { core.SetAddress(called); });
     // No error: if the claim cannot be written, checkpoints cannot either, and a job that predicts
     // needs none. The first checkpoint tries again.
     if (const absl::Status claimed = root_->Claim(); !claimed.ok()) {
@@ -121,13 +120,13 @@ class MasterImpl final : public Master {
   void TickForever() {
     while (!stop_.WaitForNotificationWithTimeout(kTick)) {
       for (auto& [id, ps] : actions_.Unanswered()) {
-        host_.UpdateQuietly([&, id = id, &ps = ps](MasterCore& core, const MasterCore::Now&) {
+        host_.UpdateQuietly([&, id = id, &ps = ps](MasterCore& core, const Now&) {
           core.SetUnanswered(id, std::move(ps));
         });
       }
-      host_.Update([](MasterCore& core, const MasterCore::Now& now) { core.Tick(now); });
-      actions_.Cancel(host_.Read(
-          [](const MasterCore& core, const MasterCore::Now&) { return core.UnwantedActions(); }));
+      host_.Update([](MasterCore& core, const Now& now) { core.Tick(now); });
+      actions_.Cancel(
+          host_.Read([](const MasterCore& core, const Now&) { return core.UnwantedActions(); }));
       // The other thread writes what the tick has changed, so that a disk that stalls stops no
       // lease, and is told of.
       TellUnwritten();
@@ -139,16 +138,15 @@ class MasterImpl final : public Master {
   void ActForever() {
     uint64_t seen = 0;
     while (host_.AwaitChange(&seen, absl::Seconds(1))) {
-      std::vector<Action> actions =
-          host_.UpdateQuietly([](MasterCore& core, const MasterCore::Now&) {
-            std::vector<Action> taken;
-            for (const Lane lane : kAllLanes) {
-              while (std::optional<Action> action = core.TakeAction(lane)) {
-                taken.push_back(*std::move(action));
-              }
-            }
-            return taken;
-          });
+      std::vector<Action> actions = host_.UpdateQuietly([](MasterCore& core, const Now&) {
+        std::vector<Action> taken;
+        for (const Lane lane : kAllLanes) {
+          while (std::optional<Action> action = core.TakeAction(lane)) {
+            taken.push_back(*std::move(action));
+          }
+        }
+        return taken;
+      });
       while (!host_.Flush().ok() && !actions.empty()) {
         if (stop_.WaitForNotificationWithTimeout(kLogRetry)) return;
       }

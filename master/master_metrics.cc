@@ -24,7 +24,7 @@ struct View {
   std::map<std::string, std::vector<SlowProcesses::Process>> paces;
 };
 
-View ViewOf(MasterCore& core, const MasterCore::Now& now) {
+View ViewOf(MasterCore& core, const Now& now) {
   View view;
   view.jobs = core.JobsByState();
   for (const v1::NodeKind kind : kNodeKinds) view.nodes[kind] = core.LiveNodes(kind);

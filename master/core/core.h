@@ -20,6 +20,7 @@
 #include "master/run/job_run.h"
 #include "master/state/job_table.h"
 #include "master/state/membership.h"
+#include "master/state/now.h"
 #include "master/state/state_log.h"
 #include "tessera/v1/cluster.pb.h"
 #include "tessera/v1/job_service.pb.h"
@@ -36,7 +37,6 @@ namespace tessera::master {
 // Services and threads (master.h) drive the core. Not thread-safe.
 class MasterCore {
  public:
-  using Now = master::Now;
   struct Options {
     Membership::Options membership;
     // A job that takes "as many as live" starts when nobody has joined for this long.

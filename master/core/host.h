@@ -69,7 +69,7 @@ class CoreHost {
   bool stopped() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  MasterCore::Now Now() const { return {clock_->Monotonic(), clock_->Wall()}; }
+  master::Now Now() const { return {clock_->Monotonic(), clock_->Wall()}; }
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Moves the core's writes to pending_.
   void Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

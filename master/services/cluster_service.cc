@@ -36,11 +36,10 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   // master: for this one the process is still alive, under its incarnation.
   if (host_->stopped()) return ToGrpc(absl::UnavailableError("the master stops"));
   absl::Duration joined_at;
-  absl::StatusOr<v1::Welcome> welcome =
-      host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
-        joined_at = now.monotonic;
-        return core.Join(hello, now);
-      });
+  absl::StatusOr<v1::Welcome> welcome = host_->Update([&](MasterCore& core, const Now& now) {
+    joined_at = now.monotonic;
+    return core.Join(hello, now);
+  });
   if (!welcome.ok()) return ToGrpc(welcome.status());
   const uint64_t incarnation = welcome->incarnation();
   std::string reason = "its connection broke";
@@ -48,7 +47,7 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   const auto leave = absl::MakeCleanup([&] {
     // The master stops: its processes are not lost, but will join the next master.
     if (host_->stopped()) return;
-    host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
+    host_->Update([&](MasterCore& core, const Now& now) {
       core.StreamEnded(incarnation, joined_at, broke, reason, now);
     });
     SPDLOG_INFO("{} (incarnation {}) is gone: {}", welcome->name(), incarnation, reason);
@@ -62,10 +61,9 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
         absl::StrCat("the master cannot write its state: ", status.message())));
   }
   // A new process could not be heard before: its lease begins now.
-  const bool lives =
-      goes_on || host_->UpdateQuietly([&](MasterCore& core, const MasterCore::Now& now) {
-        return core.BeginLease(incarnation, now);
-      });
+  const bool lives = goes_on || host_->UpdateQuietly([&](MasterCore& core, const Now& now) {
+    return core.BeginLease(incarnation, now);
+  });
   if (!lives) {
     reason = "the master's state log is slow";
     return ToGrpc(absl::UnavailableError(
@@ -80,7 +78,7 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   std::thread writer([&] { SendAssignments(incarnation, context, stream, ended); });
   bool alive = true;
   while (stream->Read(&in)) {
-    alive = host_->UpdateQuietly([&](MasterCore& core, const MasterCore::Now& now) {
+    alive = host_->UpdateQuietly([&](MasterCore& core, const Now& now) {
       return core.Heartbeat(incarnation, in.heartbeat(), now);
     });
     if (!alive) break;
@@ -90,7 +88,7 @@ grpc::Status ClusterServiceImpl::Join(grpc::ServerContext* context, Stream* stre
   ended = true;
   // The change ends the writer.
   if (!host_->stopped()) {
-    host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
+    host_->Update([&](MasterCore& core, const Now& now) {
       core.StreamEnded(incarnation, joined_at, broke, reason, now);
     });
   }
@@ -107,7 +105,7 @@ void ClusterServiceImpl::SendAssignments(uint64_t incarnation, grpc::ServerConte
     v1::MasterMessage out;
     std::string key;
     bool may_leave = false;
-    const bool alive = host_->Read([&](const MasterCore& core, const MasterCore::Now&) {
+    const bool alive = host_->Read([&](const MasterCore& core, const Now&) {
       key = core.AssignmentKey(incarnation);
       if (key != sent) *out.mutable_assignment() = core.AssignmentFor(incarnation);
       may_leave = core.MayLeave(incarnation);

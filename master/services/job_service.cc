@@ -39,7 +39,7 @@ grpc::Status OnceDurable(CoreHost* host, const absl::Status& done) {
 // The job's status, with the one wait that the core does not know of: for the state log.
 absl::StatusOr<v1::JobStatus> StatusNow(CoreHost* host, const std::string& job_id) {
   absl::StatusOr<v1::JobStatus> status = host->UpdateQuietly(
-      [&](MasterCore& core, const MasterCore::Now& now) { return core.GetJob(job_id, now); });
+      [&](MasterCore& core, const Now& now) { return core.GetJob(job_id, now); });
   const std::optional<CoreHost::Unwritten> unwritten = host->unwritten();
   if (status.ok() && unwritten.has_value() && unwritten->since > kUnwrittenFor &&
       !HasEnded(status->state())) {
@@ -57,8 +57,8 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext*, const v1::SubmitReques
                                     v1::SubmitResponse* response) {
   // Not under the core's lock: a large request takes a while.
   if (absl::Status status = ValidateSubmit(*request); !status.ok()) return ToGrpc(status);
-  absl::StatusOr<std::string> id = host_->Update(
-      [&](MasterCore& core, const MasterCore::Now& now) { return core.Submit(*request, now); });
+  absl::StatusOr<std::string> id =
+      host_->Update([&](MasterCore& core, const Now& now) { return core.Submit(*request, now); });
   if (!id.ok()) return ToGrpc(id.status());
   if (absl::Status status = host_->Flush(); !status.ok()) {
     // Not the log's code: who repeats the call would have the job twice.
@@ -81,8 +81,8 @@ grpc::Status JobServiceImpl::Get(grpc::ServerContext*, const v1::GetRequest* req
 
 grpc::Status JobServiceImpl::List(grpc::ServerContext*, const v1::ListRequest*,
                                   v1::ListResponse* response) {
-  for (v1::JobStatus& status : host_->UpdateQuietly(
-           [&](MasterCore&core, const MasterCore::Now&now) { return core.ListJobs(now); })) {
+  for (v1::JobStatus& status :
+       host_->UpdateQuietly([&](MasterCore&core, const Now&now) { return core.ListJobs(now); })) {
     *response->add_jobs() = std::move(status);
   }
   return grpc::Status::OK;
@@ -116,40 +116,36 @@ grpc::Status JobServiceImpl::Watch(grpc::ServerContext* context, const v1::Watch
 
 grpc::Status JobServiceImpl::Cancel(grpc::ServerContext*, const v1::CancelRequest* request,
                                     v1::CancelResponse*) {
-  const absl::Status status = host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
-    return core.Cancel(request->job_id(), now);
-  });
+  const absl::Status status = host_->Update(
+      [&](MasterCore& core, const Now& now) { return core.Cancel(request->job_id(), now); });
   return OnceDurable(host_, status);
 }
 
 grpc::Status JobServiceImpl::Suspend(grpc::ServerContext*, const v1::SuspendRequest* request,
                                      v1::SuspendResponse*) {
-  const absl::Status status = host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
-    return core.Suspend(request->job_id(), now);
-  });
+  const absl::Status status = host_->Update(
+      [&](MasterCore& core, const Now& now) { return core.Suspend(request->job_id(), now); });
   return OnceDurable(host_, status);
 }
 
 grpc::Status JobServiceImpl::Resume(grpc::ServerContext*, const v1::ResumeRequest* request,
                                     v1::ResumeResponse*) {
-  const absl::Status status = host_->Update([&](MasterCore& core, const MasterCore::Now& now) {
-    return core.Resume(request->job_id(), now);
-  });
+  const absl::Status status = host_->Update(
+      [&](MasterCore& core, const Now& now) { return core.Resume(request->job_id(), now); });
   return OnceDurable(host_, status);
 }
 
 grpc::Status JobServiceImpl::Scale(grpc::ServerContext*, const v1::ScaleRequest* request,
                                    v1::ScaleResponse* response) {
-  const auto scaled = host_->Update(
-      [&](MasterCore& core, const MasterCore::Now& now) { return core.Scale(*request, now); });
+  const auto scaled =
+      host_->Update([&](MasterCore& core, const Now& now) { return core.Scale(*request, now); });
   if (scaled.ok()) *response = *scaled;
   return OnceDurable(host_, scaled.status());
 }
 
 grpc::Status JobServiceImpl::GetCluster(grpc::ServerContext*, const v1::GetClusterRequest*,
                                         v1::ClusterStatus* response) {
-  *response =
-      host_->Read([](const MasterCore& core, const MasterCore::Now&) { return core.Cluster(); });
+  *response = host_->Read([](const MasterCore& core, const Now&) { return core.Cluster(); });
   return grpc::Status::OK;
 }
 

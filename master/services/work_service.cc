@@ -35,9 +35,7 @@ grpc::Status WorkServiceImpl::NextWork(grpc::ServerContext* context,
   const Clock& clock = SystemClock();
   const absl::Duration until =
       clock.Monotonic() + std::min(absl::Milliseconds(request->wait_ms()), kLongestHold);
-  const auto ask = [&](MasterCore& core, const MasterCore::Now& now) {
-    return core.NextWork(*request, now);
-  };
+  const auto ask = [&](MasterCore& core, const Now& now) { return core.NextWork(*request, now); };
   // Takes the version before it asks, so that no change between the two is missed. Only the first
   // question changes the core (the report); later ones must not wake the other waiters, or waiters
   // would wake each other for ever.
@@ -62,10 +60,8 @@ grpc::Status WorkServiceImpl::NextWork(grpc::ServerContext* context,
     *response = **std::move(unit);
     return grpc::Status::OK;
   }
-  absl::StatusOr<v1::JobStatus> job =
-      host_->UpdateQuietly([&](MasterCore& core, const MasterCore::Now& now) {
-        return core.GetJob(request->job_id(), now);
-      });
+  absl::StatusOr<v1::JobStatus> job = host_->UpdateQuietly(
+      [&](MasterCore& core, const Now& now) { return core.GetJob(request->job_id(), now); });
   response->mutable_wait()->set_reason(
       job.ok() ? absl::StrCat("the job is ", job->phase(), ", and other workers have all there is")
                : "nothing to do");
@@ -81,8 +77,8 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
   EvaluationRound::Scores scores;
   while (reader->Read(&chunk)) {
     if (!header.has_value()) {
-      absl::StatusOr<ScoresExpected> may = host_->Read(
-          [&](const MasterCore& core, const MasterCore::Now&) { return core.MayScore(chunk); });
+      absl::StatusOr<ScoresExpected> may =
+          host_->Read([&](const MasterCore& core, const Now&) { return core.MayScore(chunk); });
       if (!may.ok()) return ToGrpc(may.status());
       expected = *std::move(may);
       header = chunk;
@@ -117,13 +113,11 @@ grpc::Status WorkServiceImpl::ReportScores(grpc::ServerContext* context,
     absl::StatusOr<std::unique_ptr<ScoreSums>> sums =
         FoldScores(expected.layout, expected.folded, scores);
     if (!sums.ok()) return ToGrpc(sums.status());
-    return ToGrpc(host_->UpdateQuietly([&](MasterCore& core, const MasterCore::Now&) {
-      return core.AddSums(*header, *std::move(sums));
-    }));
+    return ToGrpc(host_->UpdateQuietly(
+        [&](MasterCore& core, const Now&) { return core.AddSums(*header, *std::move(sums)); }));
   }
-  return ToGrpc(host_->UpdateQuietly([&](MasterCore& core, const MasterCore::Now&) {
-    return core.AddScores(*header, std::move(scores));
-  }));
+  return ToGrpc(host_->UpdateQuietly(
+      [&](MasterCore& core, const Now&) { return core.AddScores(*header, std::move(scores)); }));
 }
 
 }  // namespace tessera::master

@@ -85,7 +85,7 @@ TEST(ClusterServiceLease, BeginsWhenTheProcessHearsOfItHoweverSlowTheStateLogIs)
   const auto pass = [&](absl::Duration time) {
     for (absl::Duration passed; passed < time; passed += absl::Seconds(1)) {
       clock.AdvanceASecond();
-      host.Update([](MasterCore& core, const MasterCore::Now& now) { core.Tick(now); });
+      host.Update([](MasterCore& core, const Now& now) { core.Tick(now); });
     }
   };
 
@@ -97,7 +97,7 @@ TEST(ClusterServiceLease, BeginsWhenTheProcessHearsOfItHoweverSlowTheStateLogIs)
   ASSERT_TRUE(process.stream->Read(&answer));
   // Its first heartbeat is due.
   pass(core_options.membership.heartbeat);
-  EXPECT_TRUE(host.Read([&](const MasterCore& core, const MasterCore::Now&) {
+  EXPECT_TRUE(host.Read([&](const MasterCore& core, const Now&) {
     return core.IsAlive(answer.welcome().incarnation());
   }));
   host.Stop();

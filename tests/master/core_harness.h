@@ -270,7 +270,7 @@ class CoreHarness {
   }
 
   MasterCore::Options options_;  // from the next StartMaster on
-  MasterCore::Now now_{absl::Seconds(1000), absl::FromUnixSeconds(1700000000)};
+  Now now_{absl::Seconds(1000), absl::FromUnixSeconds(1700000000)};
   std::map<std::string, std::string> log_;
   std::unique_ptr<MasterCore> core_;
   // By folder; what WriteCheckpoint committed.

@@ -49,7 +49,7 @@ uint64_t JoinAndLeave(CoreHost& host) {
   hello.set_protocol(kProtocolVersion);
   hello.set_kind(v1::WORKER);
   hello.set_name("worker-0");
-  return host.Update([&](MasterCore& core, const MasterCore::Now& now) {
+  return host.Update([&](MasterCore& core, const Now& now) {
     const absl::StatusOr<v1::Welcome> welcome = core.Join(hello, now);
     EXPECT_TRUE(welcome.ok()) << welcome.status();
     const uint64_t incarnation = welcome.ok() ? welcome->incarnation() : 0;
@@ -97,8 +97,8 @@ class StuckLog final : public StateLog {
 void SubmitJob(CoreHost& host) {
   v1::SubmitRequest request;
   *request.mutable_spec() = GoodSpec();
-  const absl::StatusOr<std::string> id = host.Update(
-      [&](MasterCore& core, const MasterCore::Now& now) { return core.Submit(request, now); });
+  const absl::StatusOr<std::string> id =
+      host.Update([&](MasterCore& core, const Now& now) { return core.Submit(request, now); });
   EXPECT_TRUE(id.ok()) << id.status();
 }
 

@@ -26,7 +26,7 @@ TEST(JobService, AJobThatIsRefusedByFieldHoldsUpNobodyElse) {
   v1::SubmitRequest request;
   request.mutable_spec()->set_name("no name");
   std::future<grpc::Status> refused;
-  host.Read([&](const MasterCore&, const MasterCore::Now&) {
+  host.Read([&](const MasterCore&, const Now&) {
     refused = std::async(std::launch::async, [&] {
       v1::SubmitResponse response;
       return service.Submit(nullptr, &request, &response);

@@ -34,7 +34,7 @@ class MasterNode {
   void Start();
   // Null while it is dead.
   master::MasterCore* core() { return core_.get(); }
-  master::MasterCore::Now now() const { return {world_.Monotonic(), world_.Wall()}; }
+  master::Now now() const { return {world_.Monotonic(), world_.Wall()}; }
   static absl::Duration heartbeat() { return absl::Milliseconds(500); }
   // What the core has changed is made durable and its effects go out. False: it died meanwhile.
   bool Settle();
