@@ -25,6 +25,7 @@ JobRun::JobRun(JobTable* jobs, v1::JobRecord* record, RunOptions options, const 
       partition_count_(options_.partitions),
       replicas_(jobs, record, &options_.ps, [this](uint32_t part) { return lost_.Contains(part); }),
       split_counts_(static_cast<uint32_t>(options_.workers.size())),
+      bad_records_(record, &position_),
       evaluations_(record),
       predictions_(static_cast<uint32_t>(options_.workers.size())) {
   last_checkpoint_.at = now.monotonic;

@@ -18,6 +18,7 @@
 #include "master/plan/split_counts.h"
 #include "master/plan/training_plan.h"
 #include "master/plan/unit_desk.h"
+#include "master/run/bad_records.h"
 #include "master/run/counts.h"
 #include "master/run/evaluations.h"
 #include "master/run/log_room.h"
@@ -443,12 +444,11 @@ class JobRun {
   SplitCounts split_counts_;
 
   v1::Position position_;  // at the last barrier
+  BadRecords bad_records_;
   Evaluations evaluations_;
   std::unique_ptr<TrainingPlan> plan_;
   std::unique_ptr<EvaluationRound> round_;
   Wanted evaluation_for_ = Wanted::kBarrier;
-  uint64_t evaluation_bad_records_ = 0;  // of the evaluation under way
-  std::string first_bad_record_;         // since this run began, with its error
   uint64_t next_evaluation_ = 1;
   Due due_;
   bool improved_ = false;  // the model at the barrier is marked as the best

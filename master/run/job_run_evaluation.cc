@@ -1,7 +1,6 @@
 // Evaluations between units of training, and the rules that follow them.
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -33,7 +32,6 @@ Due JobRun::DueHere() const {
 void JobRun::BeginEvaluation(absl::string_view split, Wanted wanted, const Now& now) {
   Enter(Phase::kEvaluating, now);
   evaluation_for_ = wanted;
-  evaluation_bad_records_ = 0;
   const std::vector<v1::FileRecords> files = FilesOf(split);
   uint64_t records = 0;
   for (const v1::FileRecords& file : files) records += file.records();
@@ -53,9 +51,7 @@ void JobRun::GiveUpEvaluation(const Now& now) {
     if (desk_.Busy(Rank(r))) desk_.Drop(Rank(r));
   }
   round_.reset();
-  // Its bad records are counted when the evaluation is made.
-  position_.set_bad_records(position_.bad_records() - std::exchange(evaluation_bad_records_, 0));
-  status().set_bad_records(position_.bad_records());
+  bad_records_.ForgetEvaluation(bad_records_.of_evaluation());
   jobs_->AddEvent(record_,
                   absl::StrCat("the evaluation of step ", position_.step(),
                                " is given up, and made when the job goes on"),
@@ -66,7 +62,7 @@ void JobRun::GiveUpEvaluation(const Now& now) {
 void JobRun::OnMeasured(const ActionResult& result, const Now& now) {
   if (!result.status.ok()) return Restart("MetricsFailed", result.status.message(), now);
   if (FailsWithoutSamples(round_->split(), result.samples, now)) return;
-  evaluation_bad_records_ = 0;
+  bad_records_.EndEvaluation();
   v1::Evaluation evaluation;
   evaluation.set_split(round_->split());
   // A job that evaluates is where its checkpoint was, also if it takes rows alone (start.warm).

@@ -37,7 +37,7 @@ v1::RunState JobRun::State() const {
   }
   state.set_next_evaluation(next_evaluation_);
   state.set_copies_begun(copies_begun_);
-  state.set_evaluation_bad_records(evaluation_bad_records_);
+  state.set_evaluation_bad_records(bad_records_.of_evaluation());
   state.set_barrier_for_move(barrier_for_move_);
   replicas_.Save(state);
   for (const auto& [incarnation, node] : moved_to_) {
@@ -106,8 +106,7 @@ void JobRun::Resume(const Now& now) {
   position_ = state.position();
   if (together) position_.set_next_push(position_.step());
   // The evaluation that was under way is made anew, and counts its bad records again.
-  position_.set_bad_records(position_.bad_records() - state.evaluation_bad_records());
-  status().set_bad_records(position_.bad_records());
+  bad_records_.ForgetEvaluation(state.evaluation_bad_records());
   evaluations_.Set({status().evaluations().begin(), status().evaluations().end()});
   last_checkpoint_.folder = state.last_checkpoint();
   if (state.has_last_checkpoint_step()) last_checkpoint_.step = state.last_checkpoint_step();

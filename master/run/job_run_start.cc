@@ -164,8 +164,7 @@ void JobRun::Open(const Now& now) {
     *status().mutable_evaluations() = {evaluations_.all().begin(), evaluations_.all().end()};
     status().set_step(position_.step());
     status().set_samples(position_.samples());
-    status().set_bad_records(position_.bad_records());
-    status().set_set_aside_records(position_.set_aside_records());
+    bad_records_.Show();
   }
   origin_ = {.folder = start_folder_,
              .warm = warm_,

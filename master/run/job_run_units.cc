@@ -243,50 +243,28 @@ void JobRun::OnTry(Rank rank, const v1::NextWorkRequest& request, const std::str
   options_.counts->set_aside_records += records;
   train.add_set_aside(step);
   desk_.ForgetTries(rank);
-  position_.set_set_aside_records(position_.set_aside_records() + records);
-  status().set_set_aside_records(position_.set_aside_records());
+  const absl::Status may = bad_records_.SetAside(records);
   jobs_->AddEvent(
       record_,
       absl::StrCat(where, " is set aside after ", tries, " tries: rank ", rank.value(), " ", what),
       now.wall);
   jobs_->Touch(record_);
-  if (position_.bad_records() + position_.set_aside_records() <= spec().data().max_bad_records()) {
-    return;
-  }
+  if (may.ok()) return;
   Fail("DataError",
        absl::StrCat(where, " was tried ", tries, " times: rank ", rank.value(), " ", what,
-                    "; set aside, it makes ", position_.set_aside_records(), " records beside ",
-                    position_.bad_records(), " bad ones, and data.max_bad_records allows ",
-                    spec().data().max_bad_records(),
-                    "; look at these records, or raise data.max_bad_records to leave them out"),
+                    "; set aside, ", may.message()),
        now);
 }
 
 void JobRun::CountBadRecords(const v1::UnitResult& result, const Now& now) {
-  if (result.bad_records() == 0) return;
-  position_.set_bad_records(position_.bad_records() + result.bad_records());
-  if (phase_ == Phase::kEvaluating) evaluation_bad_records_ += result.bad_records();
-  status().set_bad_records(position_.bad_records());
-  if (first_bad_record_.empty()) first_bad_record_ = result.bad_record_message();
-  if (position_.bad_records() + position_.set_aside_records() > spec().data().max_bad_records()) {
-    Fail("DataError",
-         absl::StrCat(position_.bad_records(), " bad records, and data.max_bad_records allows ",
-                      spec().data().max_bad_records(), "; the first: ", result.bad_record_message(),
-                      "; mend the data, or raise data.max_bad_records to ",
-                      status().task() == v1::PREDICT ? "give such records lines without values"
-                                                     : "leave such records out"),
-         now);
-  }
+  const absl::Status may = bad_records_.Count(result, phase_ == Phase::kEvaluating);
+  if (!may.ok()) Fail("DataError", may.message(), now);
 }
 
 bool JobRun::FailsWithoutSamples(absl::string_view split, uint64_t samples, const Now& now) {
-  const uint64_t bad_records = split == "train" ? position_.bad_records() : evaluation_bad_records_;
-  if (samples > 0 || bad_records == 0) return false;
-  Fail("DataError",
-       absl::StrCat("data.", split, " has no good record, and ", bad_records, " bad ones",
-                    first_bad_record_.empty() ? "" : ", of which one is: ", first_bad_record_),
-       now);
-  return true;
+  const absl::Status may = bad_records_.CheckSamples(split, samples);
+  if (!may.ok()) Fail("DataError", may.message(), now);
+  return !may.ok();
 }
 
 void JobRun::OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now) {
