@@ -303,11 +303,15 @@ class JobRun {
   // The part's place is taken; `lost` is what it was.
   void OnBack(uint32_t part, const LostPs::Place& lost, const Now& now);
   void TickLost(const Now& now);
-  // The job is to have copies of its ps's rows, and may have them now.
-  bool Replicates() const;
   // Cuts the failed checkpoint again after a while. False: its cuts have failed for longer than
   // `patience`.
   bool CutAgainLater(const std::string& why, absl::Duration patience, const Now& now);
+
+  // job_run_replicas.cc: copies of ps's rows.
+  // The job is to have copies of its ps's rows, and may have them now.
+  bool Replicates() const;
+
+  // job_run_log_room.cc: room of push logs.
   // "ps-1's push log takes 80% of its room", of the fullest of all; nullopt: none is known.
   std::optional<std::string> FullestLog(absl::Duration now) const;
   std::string WhoseLog(const LogRoom::Fullest& log) const;
