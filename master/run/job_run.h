@@ -249,6 +249,16 @@ class JobRun {
   // Asks for TellCommitted. As every action, it leaves once the state log has the checkpoint.
   void TellOfCheckpoint();
   void OnCheckpointFailed(const ActionResult& result, const Now& now);
+  struct FailedCheckpoint;
+  // OnCheckpointFailed, where a ps was away or dropped the job and comes back. False: nobody awaits
+  // the checkpoint, and training goes on without it.
+  bool OnCutWithoutPs(const FailedCheckpoint& failed, const Now& now);
+  // OnCheckpointFailed, for the last checkpoint of a job that has trained: it is cut again, or the
+  // job ends with another one of its step, or fails.
+  void OnFinalCutFailed(const FailedCheckpoint& failed, const Now& now);
+  // OnCheckpointFailed, for all others: training goes on, or waits for another cut if a push log
+  // has little room.
+  void TrainOnWithout(const FailedCheckpoint& failed, const Now& now);
   void LeaveBarrier(const Now& now);
   void Conclude(const Now& now);
   void SetResult(const std::string& checkpoint);
@@ -470,6 +480,15 @@ class JobRun {
     bool sought = false;   // an earlier master's; whether it was committed is being found out
   };
   std::optional<Writing> writing_;
+  // One that has failed.
+  struct FailedCheckpoint {
+    Writing writing;
+    absl::Status status;
+    std::string why;              // "checkpoint at step 7: no space left"
+    bool was_best = false;        // it was marked as having the best model
+    bool awaited = false;         // a barrier waits for it
+    bool at_its_barrier = false;  // and training stands where it was cut
+  };
   std::optional<uint64_t> given_up_;  // the step at whose barrier no further checkpoint is tried
   std::optional<PsMove> move_;
   // Ps that have, or may have, been given rows for a move, by incarnation.

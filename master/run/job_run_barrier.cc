@@ -10,6 +10,7 @@
 #include "common/job/metric_names.h"
 #include "common/log.h"
 #include "master/actions/checkpoint_calls.h"
+#include "master/run/cut_failure.h"
 #include "master/run/job_run.h"
 
 namespace tessera::master {
@@ -265,94 +266,95 @@ void JobRun::TellOfCheckpoint() {
 void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
   ++options_.counts->checkpoints_failed;
   log_room_.OnFailed();
-  const Writing failed = *std::exchange(writing_, std::nullopt);
-  const std::string message(result.status.message());
-  // A ps that no longer has the job has lost its rows, unless its log or a checkpoint brings them
-  // back. A ps that was not reached may still have them; its heartbeats tell whether it lives. A
-  // failure of the master's own disk says nothing about a ps.
-  const bool dropped = !result.own_disk && (absl::IsAborted(result.status) ||
-                                            absl::IsNotFound(result.status) || failed.ps_lost);
-  const bool not_reached = !result.own_disk && (absl::IsUnavailable(result.status) ||
-                                                absl::IsDeadlineExceeded(result.status));
-  // A lost ps is in lost_ before its calls fail. So a ps that aborts while none is lost has failed
-  // itself, and its log with it.
-  const bool shard_failed =
-      !result.own_disk && absl::IsAborted(result.status) && !failed.ps_lost && lost_.empty();
+  const Writing writing = *std::exchange(writing_, std::nullopt);
+  const CutFailure failure = Classify(result, writing.ps_lost, lost_.empty());
+  const std::string why =
+      absl::StrCat("checkpoint at step ", writing.step, ": ", result.status.message());
   const bool comes_back = Logged() || PartialOrigin().has_value();
-  if ((dropped && !comes_back) || shard_failed) {
-    return Restart("PsFailed", absl::StrCat("checkpoint at step ", failed.step, ": ", message),
-                   now);
+  if (failure == CutFailure::kShardFailed || (failure == CutFailure::kDropped && !comes_back)) {
+    return Restart("PsFailed", why, now);
   }
-  const bool was_best = position_.best_checkpoint() == failed.folder;
-  if (was_best) position_.set_best_checkpoint(failed.best_before);
-  const std::string why = absl::StrCat("checkpoint at step ", failed.step, ": ", message);
+  const bool was_best = position_.best_checkpoint() == writing.folder;
+  if (was_best) position_.set_best_checkpoint(writing.best_before);
   const bool awaited = phase_ == Phase::kCheckpointing || phase_ == Phase::kAwaitingWrite;
-  const bool at_its_barrier = awaited && failed.step == position_.step();
-  if (dropped || not_reached) {
-    // The ps have later rows by now, so the best model must be trained once more, as in OnSought.
-    if (was_best && !at_its_barrier && !PartialOrigin().has_value()) {
-      return Restart("CheckpointLost",
-                     absl::StrCat("the best model so far was being written, and is lost: ", why),
-                     now);
-    }
-    if (awaited) {
-      if (!CutAgainLater(why, options_.ps_patience, now)) Restart("PsFailed", why, now);
-      return;
-    }
+  const FailedCheckpoint failed = {.writing = writing,
+                                   .status = result.status,
+                                   .why = why,
+                                   .was_best = was_best,
+                                   .awaited = awaited,
+                                   .at_its_barrier = awaited && writing.step == position_.step()};
+  if (failure != CutFailure::kDisk && OnCutWithoutPs(failed, now)) return;
+  if (stopping_ && writing.step == position_.step()) return OnFinalCutFailed(failed, now);
+  TrainOnWithout(failed, now);
+}
+
+bool JobRun::OnCutWithoutPs(const FailedCheckpoint& failed, const Now& now) {
+  // The ps have later rows by now, so the best model must be trained once more, as in OnSought.
+  if (failed.was_best && !failed.at_its_barrier && !PartialOrigin().has_value()) {
+    Restart("CheckpointLost",
+            absl::StrCat("the best model so far was being written, and is lost: ", failed.why),
+            now);
+    return true;
   }
-  if (stopping_ && failed.step == position_.step()) {
-    // The ps still have all that was trained: tries again while somebody may make room or mend the
-    // disk, which may be read-only by now.
-    const bool may_pass = absl::IsResourceExhausted(result.status) ||
-                          absl::IsUnavailable(result.status) ||
-                          absl::IsPermissionDenied(result.status);
-    if (may_pass && CutAgainLater(why, options_.disk_patience, now)) return;
-    if (last_checkpoint_.step == failed.step) {
-      // This one was to make up for it. The job has what it needs, but for rows that may have been
-      // due to expire.
-      last_checkpoint_.early = false;
-      if (was_best) position_.set_best_checkpoint(last_checkpoint_.folder);
-      cut_again_.reset();
-      jobs_->AddEvent(
-          record_,
-          absl::StrCat(why, "; the one of this step that is there, ", last_checkpoint_.folder,
-                       ", stays, in which rows may be that were due to expire"),
-          now.wall);
-      return;
-    }
-    if (was_best) LoseBest(failed, message, now);
-    return Fail(
-        "CheckpointFailed",
-        absl::StrCat("training is done, and its last checkpoint, at step ", failed.step,
-                     ", could not be written: ", message,
-                     absl::IsResourceExhausted(result.status)
-                         ? "; make room below the checkpoint root, then submit the job again"
-                         : "; mend that, then submit the job again",
-                     last_checkpoint_.folder.empty()
-                         ? ""
-                         : absl::StrCat(" with start.checkpoint = ", last_checkpoint_.folder)),
-        now);
+  if (!failed.awaited) return false;
+  if (!CutAgainLater(failed.why, options_.ps_patience, now)) Restart("PsFailed", failed.why, now);
+  return true;
+}
+
+void JobRun::OnFinalCutFailed(const FailedCheckpoint& failed, const Now& now) {
+  // The ps still have all that was trained: tries again while somebody may make room or mend the
+  // disk, which may be read-only by now.
+  const bool may_pass = absl::IsResourceExhausted(failed.status) ||
+                        absl::IsUnavailable(failed.status) ||
+                        absl::IsPermissionDenied(failed.status);
+  if (may_pass && CutAgainLater(failed.why, options_.disk_patience, now)) return;
+  if (last_checkpoint_.step == failed.writing.step) {
+    // This one was to make up for it. The job has what it needs, but for rows that may have been
+    // due to expire.
+    last_checkpoint_.early = false;
+    if (failed.was_best) position_.set_best_checkpoint(last_checkpoint_.folder);
+    cut_again_.reset();
+    jobs_->AddEvent(
+        record_,
+        absl::StrCat(failed.why, "; the one of this step that is there, ", last_checkpoint_.folder,
+                     ", stays, in which rows may be that were due to expire"),
+        now.wall);
+    return;
   }
-  const bool leaves = at_its_barrier && !EndsHere() && !MovesByCheckpoint();
+  if (failed.was_best) LoseBest(failed.writing, failed.status.message(), now);
+  Fail("CheckpointFailed",
+       absl::StrCat("training is done, and its last checkpoint, at step ", failed.writing.step,
+                    ", could not be written: ", failed.status.message(),
+                    absl::IsResourceExhausted(failed.status)
+                        ? "; make room below the checkpoint root, then submit the job again"
+                        : "; mend that, then submit the job again",
+                    last_checkpoint_.folder.empty()
+                        ? ""
+                        : absl::StrCat(" with start.checkpoint = ", last_checkpoint_.folder)),
+       now);
+}
+
+void JobRun::TrainOnWithout(const FailedCheckpoint& failed, const Now& now) {
+  const bool leaves = failed.at_its_barrier && !EndsHere() && !MovesByCheckpoint();
   // What is pushed from here on would fill the log.
   if (const auto log = log_room_.fullest(now.monotonic);
       leaves && log.has_value() && log_room_.Scarce(now.monotonic)) {
     const std::string both =
-        absl::StrCat(WhoseLog(*log), "'s push log has little room, and the ", why);
+        absl::StrCat(WhoseLog(*log), "'s push log has little room, and the ", failed.why);
     if (CutAgainLater(both, options_.disk_patience, now)) return;
   }
   if (leaves) given_up_ = position_.step();
   cut_again_.reset();
+  const absl::string_view message = failed.status.message();
   jobs_->AddEvent(record_,
-                  absl::StrCat("checkpoint at step ", failed.step,
+                  absl::StrCat("checkpoint at step ", failed.writing.step,
                                " failed, training goes on without it: ", message),
                   now.wall);
   // Where the barrier is not left the checkpoint is cut again; else no ps has its model any more.
-  if (was_best && (leaves || !(phase_ == Phase::kAwaitingWrite && at_its_barrier))) {
-    LoseBest(failed, message, now);
-  }
+  const bool is_cut_again = phase_ == Phase::kAwaitingWrite && failed.at_its_barrier && !leaves;
+  if (failed.was_best && !is_cut_again) LoseBest(failed.writing, message, now);
   if (leaves) improved_ = false;
-  if (at_its_barrier) OnLastCheckpointFailed(why, now);
+  if (failed.at_its_barrier) OnLastCheckpointFailed(failed.why, now);
   if (MovesByCheckpoint()) {
     GiveUpScaling("its rows would have travelled by that checkpoint", now);
   }
