@@ -20,6 +20,7 @@
 #include "master/plan/unit_desk.h"
 #include "master/run/bad_records.h"
 #include "master/run/counts.h"
+#include "master/run/cut_retry.h"
 #include "master/run/evaluations.h"
 #include "master/run/log_room.h"
 #include "master/run/lost_ps.h"
@@ -249,6 +250,9 @@ class JobRun {
   // Asks for TellCommitted. As every action, it leaves once the state log has the checkpoint.
   void TellOfCheckpoint();
   void OnCheckpointFailed(const ActionResult& result, const Now& now);
+  // Cuts the failed checkpoint again after a while. False: its cuts have failed for longer than
+  // `patience`.
+  bool CutAgainLater(const std::string& why, absl::Duration patience, const Now& now);
   struct FailedCheckpoint;
   // OnCheckpointFailed, where a ps was away or dropped the job and comes back. False: nobody awaits
   // the checkpoint, and training goes on without it.
@@ -313,9 +317,6 @@ class JobRun {
   // The part's place is taken; `lost` is what it was.
   void OnBack(uint32_t part, const LostPs::Place& lost, const Now& now);
   void TickLost(const Now& now);
-  // Cuts the failed checkpoint again after a while. False: its cuts have failed for longer than
-  // `patience`.
-  bool CutAgainLater(const std::string& why, absl::Duration patience, const Now& now);
 
   // job_run_replicas.cc: copies of ps's rows.
   // The job is to have copies of its ps's rows, and may have them now.
@@ -440,18 +441,7 @@ class JobRun {
   LostPs lost_;
   std::optional<Origin> returns_to_;  // who is asked to take up a lost ps's rows returns to this
   Replicas replicas_;
-  // A checkpoint failed at its barrier and is to be tried again: a ps was away, or the disk failed,
-  // and it is the job's last checkpoint or a push log has little room.
-  struct CutAgain {
-    absl::Duration since;
-    // By how long each kind of failure is borne, of a ps or of a disk, when it came first.
-    std::map<absl::Duration, absl::Duration> first;
-    absl::Duration at;
-    std::string why;
-    std::string told = {};  // the last `why` in an event, and when
-    absl::Duration told_at = -absl::InfiniteDuration();
-  };
-  std::optional<CutAgain> cut_again_;
+  CutRetry cut_retry_;
   LogRoom log_room_;
   bool told_of_log_ = false;  // people, that a log has had little room
 

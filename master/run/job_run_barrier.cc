@@ -212,7 +212,7 @@ void JobRun::OnCut(const ActionResult& result, const Now& now) {
   last_checkpoint_.at = now.monotonic;
   if (!result.status.ok()) {
     OnCheckpointFailed(result, now);
-    if (!end_.has_value() && !cut_again_.has_value()) LeaveBarrier(now);
+    if (!end_.has_value() && !cut_retry_.waits()) LeaveBarrier(now);
     return;
   }
   actions_.Want(Lane::kBackground, std::move(writing_->work));
@@ -220,7 +220,7 @@ void JobRun::OnCut(const ActionResult& result, const Now& now) {
   if (stopping_ || MovesByCheckpoint() || EndsHere() || log_room_.Scarce(now.monotonic)) {
     return Enter(Phase::kAwaitingWrite, now);
   }
-  cut_again_.reset();
+  cut_retry_.Reset();
   LeaveBarrier(now);
 }
 
@@ -231,7 +231,7 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     if (end_.has_value()) return;
   } else {
     ++options_.counts->checkpoints_committed;
-    cut_again_.reset();
+    cut_retry_.Reset();
     last_checkpoint_.folder = writing_->folder;
     last_checkpoint_.step = writing_->step;
     last_checkpoint_.early = writing_->early;
@@ -288,6 +288,16 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
   TrainOnWithout(failed, now);
 }
 
+bool JobRun::CutAgainLater(const std::string& why, absl::Duration patience, const Now& now) {
+  // While a ps is lost, ps_patience of TickLost counts instead.
+  if (!cut_retry_.Again(why, patience, /*ps_lost=*/!lost_.empty(), now.monotonic)) return false;
+  Enter(Phase::kCheckpointing, now);
+  if (cut_retry_.ToTell(now.monotonic)) {
+    jobs_->AddEvent(record_, absl::StrCat(why, "; it is cut again"), now.wall);
+  }
+  return true;
+}
+
 bool JobRun::OnCutWithoutPs(const FailedCheckpoint& failed, const Now& now) {
   // The ps have later rows by now, so the best model must be trained once more, as in OnSought.
   if (failed.was_best && !failed.at_its_barrier && !PartialOrigin().has_value()) {
@@ -313,7 +323,7 @@ void JobRun::OnFinalCutFailed(const FailedCheckpoint& failed, const Now& now) {
     // due to expire.
     last_checkpoint_.early = false;
     if (failed.was_best) position_.set_best_checkpoint(last_checkpoint_.folder);
-    cut_again_.reset();
+    cut_retry_.Reset();
     jobs_->AddEvent(
         record_,
         absl::StrCat(failed.why, "; the one of this step that is there, ", last_checkpoint_.folder,
@@ -344,7 +354,7 @@ void JobRun::TrainOnWithout(const FailedCheckpoint& failed, const Now& now) {
     if (CutAgainLater(both, options_.disk_patience, now)) return;
   }
   if (leaves) given_up_ = position_.step();
-  cut_again_.reset();
+  cut_retry_.Reset();
   const absl::string_view message = failed.status.message();
   jobs_->AddEvent(record_,
                   absl::StrCat("checkpoint at step ", failed.writing.step,

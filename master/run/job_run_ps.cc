@@ -10,11 +10,6 @@
 #include "master/run/job_run.h"
 
 namespace tessera::master {
-namespace {
-
-constexpr absl::Duration kBetweenEvents = absl::Minutes(1);  // of tries that fail
-
-}  // namespace
 
 bool JobRun::Trains() const {
   return IsTraining(record_->status().task()) && !options_.OnlyMeasures();
@@ -205,29 +200,8 @@ void JobRun::TickLost(const Now& now) {
     return Restart("ProcessLost", why, now);
   }
   lost_.Tick(now.monotonic);
-  if (!cut_again_.has_value() || !lost_.empty() || now.monotonic < cut_again_->at) return;
+  if (!cut_retry_.Due(now.monotonic) || !lost_.empty()) return;
   if (!actions_.WantsAny(Lane::kForeground) && !writing_.has_value()) BeginCheckpoint(now);
-}
-
-bool JobRun::CutAgainLater(const std::string& why, absl::Duration patience, const Now& now) {
-  if (!cut_again_.has_value()) {
-    cut_again_ = {.since = now.monotonic, .first = {}, .at = {}, .why = ""};
-  }
-  const auto [first, is_new] = cut_again_->first.try_emplace(patience, now.monotonic);
-  // While a ps is lost, ps_patience of TickLost counts instead.
-  if (lost_.empty() && now.monotonic - first->second > patience) {
-    cut_again_.reset();
-    return false;
-  }
-  cut_again_->at = now.monotonic + kBetweenTries;
-  Enter(Phase::kCheckpointing, now);
-  cut_again_->why = why;
-  // Several ps may fail in turn.
-  if (cut_again_->told == why || now.monotonic - cut_again_->told_at < kBetweenEvents) return true;
-  cut_again_->told = why;
-  cut_again_->told_at = now.monotonic;
-  jobs_->AddEvent(record_, absl::StrCat(why, "; it is cut again"), now.wall);
-  return true;
 }
 
 }  // namespace tessera::master

@@ -118,7 +118,7 @@ void JobRun::RequestMoveBarrier() {
 
 void JobRun::TickMove(const Now& now) {
   if (!move_.has_value()) return;
-  const bool checkpoint = writing_.has_value() || cut_again_.has_value();
+  const bool checkpoint = writing_.has_value() || cut_retry_.waits();
   const bool copies = actions_.CopiesBehind();
   if (move_->stage() == Stage::kToCopy && !checkpoint && !copies && lost_.empty()) {
     BeginCopy(now);
@@ -295,7 +295,7 @@ std::string JobRun::MoveAwaits() const {
                               ? " to weigh their partitions"
                               : " to be told whose rows they copy");
     case Stage::kToCopy:
-      if (!lost_.empty() || cut_again_.has_value()) return "";
+      if (!lost_.empty() || cut_retry_.waits()) return "";
       if (writing_.has_value()) {
         return absl::StrCat(Unanswered(Lane::kBackground, "the master itself"),
                             " to write the checkpoint of step ", writing_->step);

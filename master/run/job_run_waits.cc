@@ -71,9 +71,9 @@ void JobRun::AddWaitsForLost(absl::Duration now, std::vector<std::string>& waits
 
 void JobRun::AddWaitsForActions(absl::Duration now, std::vector<std::string>& waits) const {
   const absl::Duration here = now - phase_since_;
-  if (cut_again_.has_value() && now - cut_again_->since > kWorthSaying) {
+  if (cut_retry_.waits() && now - cut_retry_.since() > kWorthSaying) {
     waits.push_back(absl::StrCat("the job tries its checkpoint again ",
-                                 For(now - cut_again_->since), ": ", cut_again_->why));
+                                 For(now - cut_retry_.since()), ": ", cut_retry_.why()));
   }
   const bool acting = phase_ == Phase::kFinding || phase_ == Phase::kLoading ||
                       phase_ == Phase::kMeasuring || phase_ == Phase::kCheckpointing ||
