@@ -18,7 +18,7 @@
 #include "common/status_macros.h"
 #include "cuda/dense/products.h"
 #include "local/data_warnings.h"
-#include "worker/batch_pipeline.h"
+#include "worker/card/card_pooling.h"
 #include "worker/data/data_source.h"
 #include "worker/data/glob.h"
 #include "worker/dense/executor.h"
@@ -144,7 +144,7 @@ MemoryEstimate Estimate(const v1::JobSpec& spec, const worker::Model& model,
   memory.window_bytes = static_cast<uint64_t>(static_cast<double>(records) * record_bytes);
   const auto batch = static_cast<uint32_t>(SamplesOfAWorker(spec, options.workers));
   const bool on_card = absl::StartsWith(spec.train().device(), "cuda");
-  const uint64_t row_copies = on_card ? 4 + worker::BatchPipeline::kMostThreads - 1 + 5 : 4;
+  const uint64_t row_copies = on_card ? 4 + worker::CardPooling::kMostThreads - 1 + 5 : 4;
   const uint64_t dense_copies = (AllReduces(spec.train()) ? 5 : 3) + (on_card ? 2 : 0);
   memory.worker_bytes =
       kProcessBytes + memory.window_bytes +

@@ -21,8 +21,6 @@ using SpareBatches = std::vector<std::unique_ptr<PreparedBatch>>;
 class BatchPipeline {
  public:
   static constexpr size_t kDepth = 2;
-  // More threads than these find no use; each is one more batch in memory.
-  static constexpr int kMostThreads = 12;
   // The three steps of preparing a batch. What the functions use outlives the pipeline.
   struct Steps {
     // First: fills a batch whose index is set, in thread number `thread`. Several batches are

@@ -52,7 +52,7 @@ void CardPooling::Begin(uint32_t max_age, bool afresh, bool trains) {
 
 size_t CardPooling::PrepareThreads() const {
   const int threads = 1 + (pool_ == nullptr ? 0 : pool_->threads());
-  return static_cast<size_t>(std::clamp(threads * 3 / 4, 1, BatchPipeline::kMostThreads));
+  return static_cast<size_t>(std::clamp(threads * 3 / 4, 1, kMostThreads));
 }
 
 void CardPooling::Prepare(PreparedBatch* batch) const {

@@ -43,8 +43,10 @@ class CardPooling {
   void Begin(uint32_t max_age, bool afresh, bool trains = false);
 
   // How many threads should prepare batches: three quarters of the dense graph's threads, which
-  // have little to do beside a card; at most BatchPipeline::kMostThreads.
+  // have little to do beside a card; at most kMostThreads.
   size_t PrepareThreads() const;
+  // More threads than these find no use; each is one more batch in memory.
+  static constexpr int kMostThreads = 12;
   // Lists the batch's pooling entries for the card, once its keys are known. Thread-safe.
   void Prepare(PreparedBatch* batch) const;
 
