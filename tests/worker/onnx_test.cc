@@ -130,7 +130,7 @@ TEST(Onnx, DiceTrainsOnWhereItIsReadAgain) {
     const v1::JobSpec spec =
         CaseOfOp({"Dice", {shape}, Options().Set("momentum", 0.3).Set("epsilon", 0.125)}, {}, 1)
             .spec;
-    const auto model = Model::New(spec, 0);
+    const auto model = NewModel(spec, 0);
     ASSERT_TRUE(model.ok()) << model.status();
     Session there(**model);
     FillParameters(there, 1);
