@@ -103,7 +103,7 @@ DenseShape DlrmShape() {
 }
 
 DenseStep::DenseStep(const DenseShape& shape, TaskPool* pool, std::unique_ptr<cuda::Stream> stream)
-    : model_(NewModel(JobOf(shape), shape.dense).value()),
+    : model_(worker::NewModel(JobOf(shape), shape.dense).value()),
       executor_(*model_, pool, std::move(stream)),
       trained_(model_->trained_floats()),
       statistics_(model_->statistics_floats()),

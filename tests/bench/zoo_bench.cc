@@ -181,7 +181,7 @@ void RegisterBenchmarks(const Options& options) {
   for (const std::string& file : files) {
     const v1::JobSpec spec = LoadJobFile(file).value().spec;
     const uint32_t dense_width = worker::Schema::Resolve(spec.data()).value().dense_width;
-    const std::shared_ptr<const Model> model = NewModel(spec, dense_width).value();
+    const std::shared_ptr<const Model> model = worker::NewModel(spec, dense_width).value();
     if (!HasHiddenLayers(model->graph())) continue;
     Register(absl::StrCat("zoo/", spec.name()),
              [spec, model, short_run = options.short_run](benchmark::State& state) {
