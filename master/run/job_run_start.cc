@@ -12,6 +12,7 @@
 #include "common/partition.h"
 #include "common/rpc/status.h"
 #include "master/plan/start_check.h"
+#include "master/plan/start_position.h"
 #include "master/run/job_run.h"
 
 namespace tessera::master {
@@ -49,8 +50,11 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   for (const std::string& skipped : result.skipped) {
     jobs_->AddEvent(record_, absl::StrCat("damaged checkpoint left out: ", skipped), now.wall);
   }
-  const bool own = !options_.OnlyMeasures() && record_->has_run();
-  const bool first = !own && !options_.OnlyMeasures();
+  const StartOf of = options_.OnlyMeasures() ? StartOf::kFinal
+                     : record_->has_run()    ? StartOf::kOwn
+                                             : StartOf::kOther;
+  const bool own = of == StartOf::kOwn;
+  const bool first = of == StartOf::kOther;
   if (TookFallback(result.status, now)) return;
   if (own && absl::IsNotFound(result.status)) {
     if (const std::string& had = status().checkpoint(); !had.empty()) {
@@ -88,43 +92,11 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   start_folder_ = std::move(result.folder);
   start_ = std::move(result.manifest);
   partition_count_ = start_.partition_count() > 0 ? start_.partition_count() : options_.partitions;
-  if (!warm_) {
-    position_ = start_.position();
-    // The checkpoint may have been cut in another mode, which counts pushes otherwise.
-    if (StepsTogether(spec().consistency())) position_.set_next_push(position_.step());
-    evaluations_.Set({start_.evaluations().begin(), start_.evaluations().end()});
-  }
-  if (first) {
-    // Clears the other job's best value and misses: this job's rules may watch another metric on
-    // other data.
-    position_.clear_best_checkpoint();
-    position_.clear_has_best();
-    position_.clear_best();
-    position_.clear_stop_misses();
-    position_.clear_plateau_misses();
-    position_.clear_evaluated_step();
-    evaluations_.MarkNone();
-    // Within an epoch the job has the other's records, and counts on. Else its records may be
-    // others, and their bad ones are counted in its own first epoch.
-    if (!IsWithinEpoch(position_)) {
-      position_.clear_bad_records();
-      position_.clear_set_aside_records();
-      position_.set_data_epoch(position_.epoch());
-    }
-  }
-  if (!IsTraining(status().task())) {
-    // The bad records of training were in other files.
-    position_.clear_bad_records();
-    position_.clear_set_aside_records();
-  }
+  position_ = StartPosition(status(), start_, of);
+  if (!warm_) evaluations_.Set({start_.evaluations().begin(), start_.evaluations().end()});
+  if (first) evaluations_.MarkNone();
   // Evaluates anew what the checkpoint's job may have evaluated.
   if (status().task() == v1::EVALUATE) evaluations_.Set({});
-  // The run that measures the final model goes on counting bad records where training stopped, not
-  // where the best model was cut.
-  if (options_.OnlyMeasures()) {
-    position_.set_bad_records(status().bad_records());
-    position_.set_set_aside_records(status().set_aside_records());
-  }
   if (own) {
     last_checkpoint_.folder = start_folder_;
     last_checkpoint_.step = start_.step();
