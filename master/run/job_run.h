@@ -390,6 +390,9 @@ class JobRun {
 
   // job_run_units.cc: units that workers get, and their results.
   std::optional<v1::NextWorkResponse> NextUnit(Rank rank, absl::Duration now);
+  // Leaves out what the worker would read ahead if that has no room in the message. False: the unit
+  // itself has none, and the job has failed.
+  bool FitsMessage(v1::Train& train, const Now& now);
   void OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now);
   void OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now);
   absl::Status IsOver() const;

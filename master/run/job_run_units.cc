@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/channels.h"
 #include "common/train_unit.h"
 #include "common/window.h"
 #include "master/run/job_run.h"
@@ -11,6 +12,9 @@ namespace {
 
 // Tries of one batch before the job's events say so.
 constexpr uint32_t kWorthNaming = 3;
+
+// A unit's own bytes; the rest of the message takes less.
+constexpr size_t kMostUnitBytes = kMaxMessageBytes - (1 << 20);
 
 // The records of the batch of a step within the unit.
 uint64_t BatchRecords(const v1::Train& train, uint64_t step) {
@@ -92,6 +96,9 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
   }
   if (end_.has_value()) return IsOver();
   std::optional<v1::NextWorkResponse> unit = NextUnit(rank, now.monotonic);
+  if (unit.has_value() && unit->has_train() && !FitsMessage(*unit->mutable_train(), now)) {
+    return IsOver();
+  }
   if (!unit.has_value()) return std::optional<v1::NextWorkResponse>();
   const v1::NextWorkResponse& held = desk_.HandOut(rank, *std::move(unit), now.monotonic);
   if (held.has_evaluate()) round_->HandedOut(held.unit_id());
@@ -128,6 +135,19 @@ std::optional<v1::NextWorkResponse> JobRun::NextUnit(Rank rank, absl::Duration n
     default:
       return std::nullopt;
   }
+}
+
+bool JobRun::FitsMessage(v1::Train& train, const Now& now) {
+  if (train.ByteSizeLong() > kMostUnitBytes) train.clear_next_ranges();
+  const size_t bytes = train.ByteSizeLong();
+  if (bytes <= kMostUnitBytes) return true;
+  Fail("DataError",
+       absl::StrCat("a unit of training names ", train.ranges_size(), " ranges of records in ",
+                    bytes, " bytes, more than the ", kMostUnitBytes,
+                    " that fit a message; raise data.shard_records, lower "
+                    "data.shuffle_window_records, or use larger files with shorter paths"),
+       now);
+  return false;
 }
 
 void JobRun::OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now) {

@@ -15,7 +15,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-class CoreTest : public testing::Test, protected CoreHarness {};
+class CoreTest : public testing::Test, protected CoreHarness {
+ protected:
+  // As workers count it.
+  void RenameTrainFile(const std::string& path) {
+    on_unit_ = [path](const std::string&, const v1::NextWorkResponse&, v1::UnitResult* result) {
+      for (v1::FileRecords& file : *result->mutable_files()) {
+        if (file.path() == "train.csv") file.set_path(path);
+      }
+    };
+  }
+};
 
 // 1000 records, batches of 100: 10 or so steps an epoch.
 TEST_F(CoreTest, AJobRunsToItsEndAndSaysWhatCameOut) {
@@ -622,6 +632,34 @@ TEST_F(CoreTest, AsyncJobsTrainEveryRecordInTheirSteps) {
   Join(v1::PS, "ps-1");
   RunUntil(id, v1::SUCCEEDED);
   EXPECT_EQ(Job(id).step(), Job(id).total_steps());
+}
+
+TEST_F(CoreTest, AUnitThatFitsAMessageAloneIsHandedOutWithoutThatWhichIsReadAhead) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_data()->set_shuffle_window_records(kTrain);
+  spec.mutable_train()->set_epochs(2);
+  RenameTrainFile(std::string(5 << 20, 'd'));
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_FALSE(trained_.empty());
+  for (const v1::Train& train : trained_) {
+    EXPECT_EQ(train.ranges_size(), 10);
+    EXPECT_EQ(train.next_ranges_size(), 0);
+  }
+}
+
+TEST_F(CoreTest, AUnitThatFitsNoMessageFailsTheJob) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_data()->set_shuffle_window_records(kTrain);
+  RenameTrainFile(std::string(7 << 20, 'd'));
+  const std::string id = Submit(spec, 1, 1);
+  RunUntil(id, v1::FAILED);
+  EXPECT_TRUE(trained_.empty());
+  EXPECT_THAT(Job(id).message(),
+              testing::AllOf(HasSubstr("a unit of training names 10 ranges of records in 7340"),
+                             HasSubstr("raise data.shard_records")));
 }
 
 TEST_F(CoreTest, AWorkerThatCannotBeginFailsTheJob) {
