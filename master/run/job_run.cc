@@ -53,6 +53,7 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
     // A checkpoint is cut only when all ps are there.
     if (actions_.Wants<CutCheckpoint>(lane)) return std::nullopt;
   }
+  if (lane == Lane::kBackground && CopyRests()) return std::nullopt;
   return actions_.Take(lane);
 }
 

@@ -345,6 +345,8 @@ class JobRun {
     return move_.has_value() && move_->stage() == PsMove::Stage::kByCheckpoint;
   }
   void BeginCopy(const Now& now);
+  // The next round is not to be begun yet.
+  bool CopyRests() const;
   void TickMove(const Now& now);
   void RequestMoveBarrier();
   // Copies from the first round on, or by a checkpoint if that was tried too often.

@@ -116,8 +116,14 @@ void JobRun::RequestMoveBarrier() {
   plan_->RequestBarrier();
 }
 
+bool JobRun::CopyRests() const {
+  return move_.has_value() && move_->rests() && phase_ != Phase::kMoving &&
+         actions_.Wants<CopyPartitions>(Lane::kBackground);
+}
+
 void JobRun::TickMove(const Now& now) {
   if (!move_.has_value()) return;
+  move_->Tick(now.monotonic);
   const bool checkpoint = writing_.has_value() || cut_retry_.waits();
   const bool copies = actions_.CopiesBehind();
   if (move_->stage() == Stage::kToCopy && !checkpoint && !copies && lost_.empty()) {
@@ -169,7 +175,7 @@ void JobRun::OnCopied(Lane lane, const ActionResult& result, const Now& now) {
     const bool best = improved_ && spec().checkpoint().keep_best();
     return SwitchPs((due_.checkpoint || best) && !HasCheckpointHere(), now);
   }
-  move_->RoundDone(result.bytes);
+  move_->RoundDone(result.rows, result.bytes);
   if (at_barrier) {
     move_->EndRounds();
     return ContinueBarrier(now);

@@ -61,11 +61,13 @@ void PsMove::BeginRound(absl::Duration now) {
   stage_ = Stage::kCopying;
   stage_since_ = now;
   begun_ = true;
+  rests_ = empty_rounds_ >= kEmptyRounds;
 }
 
-void PsMove::RoundDone(uint64_t bytes) {
+void PsMove::RoundDone(uint64_t rows, uint64_t bytes) {
   const uint64_t before = std::exchange(round_bytes_, bytes);
   ++rounds_;
+  empty_rounds_ = rows > 0 ? 0 : empty_rounds_ + 1;
   const bool shrinks = rounds_ == 1 || bytes < before / 2;
   if (bytes <= kSmallRoundBytes || !shrinks) closing_ = true;
 }
@@ -77,6 +79,8 @@ void PsMove::EndRounds() {
 
 void PsMove::CopyAnew(absl::Duration now) {
   rounds_ = 0;
+  empty_rounds_ = 0;
+  rests_ = false;
   stage_since_ = now;
   closing_ = false;
   stage_ = ++tries_ < kMaxTries ? Stage::kToCopy : Stage::kByCheckpoint;

@@ -29,6 +29,10 @@ class PsMove {
   // A barrier is asked for after a round of at most so many bytes, or of no less than half of the
   // one before. Rounds go on until the barrier is reached; the last one is made there.
   static constexpr uint64_t kSmallRoundBytes = 8 << 20;
+  // After so many rounds in a row that brought no row, as while the barrier is held up and nobody
+  // trains, each rests for so long before it begins. A single one may lie between two pushes.
+  static constexpr uint32_t kEmptyRounds = 10;
+  static constexpr absl::Duration kRest = absl::Seconds(1);
   // Tries at copying, cut short by checkpoints or failures, before the rows go by a checkpoint.
   static constexpr uint32_t kMaxTries = 3;
 
@@ -56,7 +60,11 @@ class PsMove {
   // `steps`: the steps that the rows must have; 0: any.
   CopyPartitions Copies(v1::OpenJobRequest open, bool changed, uint64_t steps) const;
   void BeginRound(absl::Duration now);
-  void RoundDone(uint64_t bytes);
+  void RoundDone(uint64_t rows, uint64_t bytes);
+  // The round that was begun is to wait, unless the barrier is reached.
+  bool rests() const { return rests_; }
+  // Ends a rest whose time is over.
+  void Tick(absl::Duration now) { rests_ = rests_ && now < stage_since_ + kRest; }
   // No round comes before the one at the barrier.
   void EndRounds();
   // Copies from the first round on, or by a checkpoint if that was tried kMaxTries times.
@@ -72,7 +80,9 @@ class PsMove {
   Stage stage_ = Stage::kToWeigh;
   absl::Duration stage_since_;
   uint32_t rounds_ = 0;
-  uint64_t round_bytes_ = 0;  // of the last round
+  uint64_t round_bytes_ = 0;   // of the last round
+  uint32_t empty_rounds_ = 0;  // in a row, the last one among them
+  bool rests_ = false;
   bool begun_ = false;
   bool closing_ = false;
   uint32_t tries_ = 0;  // calls of CopyAnew

@@ -233,6 +233,24 @@ TEST_F(CoreScaleTest, AMoveSaysWhichPsItWaitsFor) {
   RunUntilPs(id, 2);
 }
 
+TEST_F(CoreScaleTest, WhileTheBarrierIsHeldUpACopyBeginsOnceASecond) {
+  JoinAll(2, 1);
+  v1::JobSpec spec = Quiet();
+  spec.mutable_evaluation()->set_every_epochs(1000);
+  const std::string id = Submit(spec, 1, 1);
+  RunUntilStep(id, 20);
+  ASSERT_TRUE(Scale(id, 2).ok());
+  // The worker does not end its unit.
+  for (int i = 0; i < 3000; ++i) {
+    Tell();
+    FinishWrite();
+    Advance(absl::Milliseconds(10));
+  }
+  EXPECT_GE(copies_.size(), 25u);
+  EXPECT_LE(copies_.size(), 50u);
+  RunUntilPs(id, 2);
+}
+
 TEST_F(CoreScaleTest, WhatCannotBeCopiedTravelsByTheCheckpointOfABarrier) {
   JoinAll(2, 1);
   on_copy_ = [](const CopyPartitions&) {

@@ -35,7 +35,7 @@ class PsMoveTest : public testing::Test {
   // A round of so many bytes.
   void Round(PsMove& move, uint64_t bytes) {
     move.BeginRound(now_);
-    move.RoundDone(bytes);
+    move.RoundDone(bytes, bytes);
   }
 
   const absl::Duration now_ = absl::Seconds(1000);
@@ -109,6 +109,31 @@ TEST_F(PsMoveTest, RoundsGoOnWhileTheyShrinkAndABarrierIsWantedWhenLittleIsLeft)
   EXPECT_EQ(move.stage(), Stage::kCopying);
   move.EndRounds();
   EXPECT_EQ(move.stage(), Stage::kCopied);
+}
+
+// While a barrier is held up and nobody trains.
+TEST_F(PsMoveTest, RoundsRestAfterManyThatBroughtNothing) {
+  PsMove move = Move({c_});
+  Round(move, 1);
+  for (uint32_t i = 0; i < PsMove::kEmptyRounds; ++i) {
+    Round(move, 0);
+    EXPECT_FALSE(move.rests()) << i;
+  }
+  move.BeginRound(now_);
+  EXPECT_TRUE(move.rests());
+  EXPECT_EQ(move.stage(), PsMove::Stage::kCopying);
+  move.Tick(now_ + PsMove::kRest - absl::Milliseconds(1));
+  EXPECT_TRUE(move.rests());
+  move.Tick(now_ + PsMove::kRest);
+  EXPECT_FALSE(move.rests());
+  move.RoundDone(/*rows=*/0, /*bytes=*/500);  // of sightings
+  move.BeginRound(now_ + absl::Seconds(5));
+  EXPECT_TRUE(move.rests());
+  move.CopyAnew(now_);
+  EXPECT_FALSE(move.rests());
+  Round(move, 0);
+  Round(move, 1);
+  EXPECT_FALSE(move.rests());
 }
 
 TEST_F(PsMoveTest, ABarrierIsWantedWhenARoundIsNotSmallerThanHalfOfTheOneBefore) {
