@@ -63,23 +63,30 @@ struct CutCheckpoint {
   std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>> calls;
 };
 
-// Every ps writes into `folder` the part that it has cut, and the manifest is committed. Older
-// checkpoints of the job are removed but for the `keep` newest, those of keep_besides, and those
-// that other jobs are to start from by then (MasterCore::Starts). After a failure the folder is
-// gone.
+// Every ps writes into `folder` the part that it has cut, and the manifest is committed. After a
+// failure the folder is gone.
 struct WriteCheckpoint {
   std::string folder;
   v1::CheckpointManifest manifest;  // all but files, rows and slots of tables
   std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>> calls;
-  std::string job_folder;
-  uint32_t keep = 1;
-  std::vector<std::string> keep_besides;
 };
 
 // Tells the ps of a job with push logs that a checkpoint is committed. Only once the state log has
 // the checkpoint, since the ps then forget their logs from the one before.
 struct TellCommitted {
   std::vector<std::pair<RunNode, v1::WriteCheckpointRequest>> calls;
+};
+
+// Removes the folders of the job's checkpoints, with those that failed tries have left, but for
+// `folder`, the `keep` newest, those of keep_besides, and those that other jobs are to start from
+// by then (MasterCore::Starts). Only once the state log has `folder` as the job's last checkpoint
+// and no lost ps may be reading an earlier one. No checkpoint of the job is cut meanwhile. What
+// cannot be removed is left to the next one.
+struct PruneCheckpoints {
+  std::string job_folder;
+  std::string folder;
+  uint32_t keep = 1;
+  std::vector<std::string> keep_besides;
 };
 
 // SetFollower on the ps, then OpenJob on the one that is to follow it.
@@ -112,13 +119,14 @@ struct ComputeMetrics {
 
 using Work =
     std::variant<FindCheckpoint, OpenPs, ClosePs, CutCheckpoint, WriteCheckpoint, TellCommitted,
-                 CopyPartitions, TellFollower, WeighPartitions, ComputeMetrics>;
+                 PruneCheckpoints, CopyPartitions, TellFollower, WeighPartitions, ComputeMetrics>;
 
 // A job's actions of a lane are done one after the other; lanes do not wait for each other.
 enum class Lane {
   kForeground,  // the job waits for the action
-  kBackground,  // WriteCheckpoint, TellCommitted, CopyPartitions: the job trains meanwhile
-  kAside,       // TellFollower, WeighPartitions: independent of all else
+  // WriteCheckpoint, TellCommitted, PruneCheckpoints, CopyPartitions: the job trains meanwhile.
+  kBackground,
+  kAside,  // TellFollower, WeighPartitions: independent of all else
 };
 inline constexpr int kLanes = 3;
 inline constexpr Lane kAllLanes[kLanes] = {Lane::kForeground, Lane::kBackground, Lane::kAside};

@@ -20,6 +20,7 @@ class ActionQueue {
   enum class Purpose {
     kOther,  // or nothing is under way
     kTellCommitted,
+    kPrune,
     kCopy,  // for a move that may have been given up
     kDrop,  // of the rows that a move brought before it was given up
     kWeigh,
@@ -28,9 +29,11 @@ class ActionQueue {
   // The next action of the foreground, or the last of those that wait in the background. Takes the
   // place of one that still waits.
   void Want(Lane lane, Work work) { Waiting(lane) = std::move(work); }
-  // In the background: first rows are dropped, then a committed checkpoint is told of.
+  // In the background: first rows are dropped, then a committed checkpoint is told of, then earlier
+  // ones are removed.
   void WantDrop(CopyPartitions drop) { drop_ = std::move(drop); }
   void WantTelling(TellCommitted telling) { telling_ = std::move(telling); }
+  void WantPruning(PruneCheckpoints pruning) { pruning_ = std::move(pruning); }
 
   // Whether the lane's action of Want waits still, and is an `A`.
   template <typename A>
@@ -43,8 +46,9 @@ class ActionQueue {
   // Nothing is wanted any more.
   void Clear();
 
-  // The lane's next action; nullopt: none. kAside has none here: see Begin.
-  std::optional<Work> Take(Lane lane);
+  // The lane's next action; nullopt: none. kAside has none here: see Begin. `may_prune`: else
+  // checkpoints are removed later.
+  std::optional<Work> Take(Lane lane, bool may_prune = true);
   // An action of that purpose, which nobody has wanted before, is under way from here on.
   void Begin(Lane lane, Purpose purpose) { purposes_[Index(lane)] = purpose; }
   // The lane's action is done; returns its purpose.
@@ -53,6 +57,10 @@ class ActionQueue {
   // Rows are being copied for a move, or dropped.
   bool Copies(Lane lane) const {
     return purpose(lane) == Purpose::kCopy || purpose(lane) == Purpose::kDrop;
+  }
+  // Checkpoints are being removed, or are still to be and may.
+  bool Prunes(bool may_prune) const {
+    return purpose(Lane::kBackground) == Purpose::kPrune || (may_prune && pruning_.has_value());
   }
   // As Copies, or they are still to be dropped.
   bool CopiesBehind() const { return Copies(Lane::kBackground) || drop_.has_value(); }
@@ -70,6 +78,7 @@ class ActionQueue {
   std::array<std::optional<Work>, kLanes> waiting_;
   std::optional<CopyPartitions> drop_;
   std::optional<TellCommitted> telling_;
+  std::optional<PruneCheckpoints> pruning_;
   std::array<Purpose, kLanes> purposes_{};
   std::array<std::vector<std::string>, kLanes> unanswered_;
 };

@@ -186,11 +186,7 @@ ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
   const auto parts = CallWriteCheckpoint(write.calls, longest_call_, "write the checkpoint");
   result.own_disk = parts.ok();
   result.status = parts.ok() ? disk_.Commit(write, *parts) : parts.status();
-  if (!result.status.ok()) {
-    disk_.Drop(write.folder);
-    return result;
-  }
-  disk_.Prune(write, starts_());
+  if (!result.status.ok()) disk_.Drop(write.folder);
   return result;
 }
 
@@ -202,6 +198,11 @@ ActionResult ActionRunner::Do(const TellCommitted& tell) {
     SPDLOG_DEBUG("{}", std::string(result.status.message()));
   }
   return result;
+}
+
+ActionResult ActionRunner::Do(const PruneCheckpoints& prune) {
+  disk_.Prune(prune, starts_());
+  return {};
 }
 
 ActionResult ActionRunner::Do(const CopyPartitions& copy) {

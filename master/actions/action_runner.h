@@ -27,7 +27,7 @@ absl::Duration LongestCall(uint64_t row_bytes);
 // any thread may call the other methods.
 class ActionRunner {
  public:
-  // Called when a checkpoint is committed: the ones that jobs are to start from
+  // Called when checkpoints are removed: the ones that jobs are to start from
   // (MasterCore::Starts).
   using Starts = std::function<std::vector<std::string>()>;
 
@@ -51,6 +51,7 @@ class ActionRunner {
   ActionResult Do(const CutCheckpoint& cut);
   ActionResult Do(const WriteCheckpoint& write);
   ActionResult Do(const TellCommitted& tell);
+  ActionResult Do(const PruneCheckpoints& prune);
   ActionResult Do(const CopyPartitions& copy);
   ActionResult Do(const TellFollower& tell);
   ActionResult Do(const WeighPartitions& weigh);

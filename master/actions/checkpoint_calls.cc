@@ -47,7 +47,6 @@ CutCheckpoint CutOf(const NewCheckpoint& checkpoint) {
 WriteCheckpoint WriteOf(const NewCheckpoint& checkpoint) {
   const v1::JobStatus& job = checkpoint.record->status();
   WriteCheckpoint write;
-  write.job_folder = job.job_id();
   write.folder = checkpoint.folder;
   v1::CheckpointManifest& manifest = write.manifest;
   manifest.set_version(kVersion);
@@ -68,10 +67,6 @@ WriteCheckpoint WriteOf(const NewCheckpoint& checkpoint) {
     write.calls.emplace_back(checkpoint.ps[part],
                              RequestOf(checkpoint, part, v1::WriteCheckpointRequest::WRITE));
   }
-  write.keep = KeptCheckpoints(job.spec().checkpoint());
-  if (const std::string& best = checkpoint.position.best_checkpoint(); !best.empty()) {
-    write.keep_besides.push_back(best);
-  }
   return write;
 }
 
@@ -83,6 +78,16 @@ TellCommitted TellOf(const v1::JobRecord& record, absl::Span<const RunNode> ps,
                                RequestOf(record, folder, v1::WriteCheckpointRequest::COMMITTED));
   }
   return telling;
+}
+
+PruneCheckpoints PruneOf(const v1::JobRecord& record, const std::string& folder,
+                         const std::string& best) {
+  PruneCheckpoints prune;
+  prune.job_folder = record.status().job_id();
+  prune.folder = folder;
+  prune.keep = KeptCheckpoints(record.status().spec().checkpoint());
+  if (!best.empty()) prune.keep_besides.push_back(best);
+  return prune;
 }
 
 }  // namespace tessera::master

@@ -12,8 +12,9 @@
 
 namespace tessera::master {
 
-// What is asked of ps and of the checkpoint root for one checkpoint of a job, in three parts: the
-// cut at a barrier, the write while the job trains, and the news that it is committed. Pure.
+// What is asked of ps and of the checkpoint root for one checkpoint of a job, in four parts: the
+// cut at a barrier, the write while the job trains, the news that it is committed, and the removal
+// of earlier ones. Pure.
 
 // A checkpoint of the job of `record`, in its generation.
 struct NewCheckpoint {
@@ -29,9 +30,11 @@ struct NewCheckpoint {
   absl::Time at;
 };
 CutCheckpoint CutOf(const NewCheckpoint& checkpoint);
-// The position's best checkpoint is kept besides those that the spec keeps.
 WriteCheckpoint WriteOf(const NewCheckpoint& checkpoint);
 TellCommitted TellOf(const v1::JobRecord& record, absl::Span<const RunNode> ps,
                      const std::string& folder);
+// `best` (empty: none) is kept besides those that the spec keeps.
+PruneCheckpoints PruneOf(const v1::JobRecord& record, const std::string& folder,
+                         const std::string& best);
 
 }  // namespace tessera::master

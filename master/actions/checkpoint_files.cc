@@ -139,19 +139,19 @@ absl::Status CheckpointFiles::Commit(const WriteCheckpoint& write,
   return absl::OkStatus();
 }
 
-void CheckpointFiles::Prune(const WriteCheckpoint& write,
+void CheckpointFiles::Prune(const PruneCheckpoints& prune,
                             const std::vector<std::string>& starts) const {
-  std::vector<std::string> keep = write.keep_besides;
+  std::vector<std::string> keep = prune.keep_besides;
   keep.insert(keep.end(), starts.begin(), starts.end());
-  if (const absl::Status status = TryPrune(write, keep); !status.ok()) {
+  if (const absl::Status status = TryPrune(prune, keep); !status.ok()) {
     SPDLOG_WARN("old checkpoints stay behind: {}", std::string(status.message()));
   }
 }
 
-absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
+absl::Status CheckpointFiles::TryPrune(const PruneCheckpoints& prune,
                                        const std::vector<std::string>& keep) const {
   TESSERA_ASSIGN_OR_RETURN(const std::string job_folder,
-                           PathBelow(root_.folder(), write.job_folder));
+                           PathBelow(root_.folder(), prune.job_folder));
   TESSERA_ASSIGN_OR_RETURN(const std::vector<CheckpointName> committed,
                            ListCheckpoints(files_, job_folder));
   std::set<std::string> kept;
@@ -164,10 +164,10 @@ absl::Status CheckpointFiles::TryPrune(const WriteCheckpoint& write,
   for (size_t i = 0; i < committed.size(); ++i) {
     // Of several checkpoints of one step only the newest counts.
     if (i > 0 && committed[i].step == committed[i - 1].step) continue;
-    if (++steps > write.keep) break;
+    if (++steps > prune.keep) break;
     kept.insert(Plain(absl::StrCat(job_folder, "/", committed[i].name)));
   }
-  kept.insert(Plain(absl::StrCat(root_.folder(), "/", write.folder)));
+  kept.insert(Plain(absl::StrCat(root_.folder(), "/", prune.folder)));
   // Also removes folders without a manifest, left by tries that were cut short.
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(job_folder));
   for (const std::string& name : names) {

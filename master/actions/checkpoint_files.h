@@ -30,8 +30,8 @@ class CheckpointFiles {
   // of them; UNAVAILABLE: nor the root that the cluster has claimed.
   absl::Status Commit(const WriteCheckpoint& write,
                       absl::Span<const v1::WriteCheckpointResponse> parts) const;
-  // After Commit: removes the job's checkpoints but for those that `write` keeps and `starts`.
-  void Prune(const WriteCheckpoint& write, const std::vector<std::string>& starts) const;
+  // Does PruneCheckpoints; `starts` stay, too.
+  void Prune(const PruneCheckpoints& prune, const std::vector<std::string>& starts) const;
   // Removes the folder of a checkpoint that failed.
   void Drop(const std::string& folder) const;
 
@@ -39,7 +39,7 @@ class CheckpointFiles {
   ActionResult FindSound(const FindCheckpoint& find, KeepGoing keep_going) const;
   // Syncs the folder and its parents up to the root.
   absl::Status MakeDurable(const std::string& folder) const;
-  absl::Status TryPrune(const WriteCheckpoint& write, const std::vector<std::string>& keep) const;
+  absl::Status TryPrune(const PruneCheckpoints& prune, const std::vector<std::string>& keep) const;
 
   FileSystem& files_;
   CheckpointRoot& root_;

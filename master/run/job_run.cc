@@ -54,7 +54,11 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
     if (actions_.Wants<CutCheckpoint>(lane)) return std::nullopt;
   }
   if (lane == Lane::kBackground && CopyRests()) return std::nullopt;
-  return actions_.Take(lane);
+  // The folder of a new cut has no manifest yet, and would be removed.
+  if (actions_.Wants<CutCheckpoint>(lane) && Prunes()) return std::nullopt;
+  // A lost ps that is taking up its rows may have been asked before the last commit, and reads the
+  // checkpoint before.
+  return actions_.Take(lane, /*may_prune=*/lost_.empty());
 }
 
 void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
@@ -63,6 +67,8 @@ void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
   switch (purpose) {
     case ActionQueue::Purpose::kTellCommitted:
       return log_room_.OnTold(now.monotonic);
+    case ActionQueue::Purpose::kPrune:
+      return;  // Tick looks
     case ActionQueue::Purpose::kCopy:
       return OnCopied(lane, result, now);
     case ActionQueue::Purpose::kDrop:
@@ -173,6 +179,7 @@ void JobRun::Tick(const Now& now) {
   TickLost(now);
   if (end_.has_value()) return;
   replicas_.Tick(now);
+  if (AwaitsPruning() && !Prunes()) ContinueBarrier(now);
   if (Suspending()) Suspend(now);
   if (end_.has_value() || phase_ != Phase::kTraining) return;
   RequestDueBarrier(now);

@@ -195,8 +195,10 @@ class JobRun {
     kEvaluating,
     kMeasuring,      // metrics of the scores
     kCheckpointing,  // a checkpoint is being cut
-    kAwaitingWrite,  // the last checkpoint is being written: at the end, or before the next one
-    kMoving,         // the last rows go to other ps, at a barrier
+    // The last checkpoint is being written: at the end, or before the next one. Or it is written,
+    // and earlier ones are being removed.
+    kAwaitingWrite,
+    kMoving,  // the last rows go to other ps, at a barrier
     kPredicting,
   };
   // kTask: the job's task is to evaluate.
@@ -249,6 +251,10 @@ class JobRun {
   void OnWritten(const ActionResult& result, const Now& now);
   // Asks for TellCommitted. As every action, it leaves once the state log has the checkpoint.
   void TellOfCheckpoint();
+  // Earlier checkpoints are being removed, or are to be now.
+  bool Prunes() const { return actions_.Prunes(/*may_prune=*/lost_.empty()); }
+  // The end of the run waits for that.
+  bool AwaitsPruning() const { return phase_ == Phase::kAwaitingWrite && !writing_.has_value(); }
   void OnCheckpointFailed(const ActionResult& result, const Now& now);
   // Cuts the failed checkpoint again after a while. False: its cuts have failed for longer than
   // `patience`.
@@ -445,6 +451,7 @@ class JobRun {
 
   LostPs lost_;
   std::optional<Origin> returns_to_;  // who is asked to take up a lost ps's rows returns to this
+  std::string recovers_from_;         // the checkpoint that it is asked to begin with
   Replicas replicas_;
   CutRetry cut_retry_;
   LogRoom log_room_;

@@ -127,6 +127,8 @@ void JobRun::ContinueBarrier(const Now& now) {
   // place of the first.
   const bool ends = (stopping_ || EndsHere()) && writing_.has_value();
   if (!(due || MovesByCheckpoint()) || (there && !ends)) {
+    // Nobody removes them after the last one.
+    if ((stopping_ || EndsHere()) && Prunes()) return Enter(Phase::kAwaitingWrite, now);
     return LeaveBarrier(now);
   }
   if (!writing_.has_value()) return BeginCheckpoint(now);
@@ -250,6 +252,7 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     jobs_->Touch(record_);
     SPDLOG_INFO("job {}: checkpoint {}", status().job_id(), last_checkpoint_.folder);
     writing_.reset();
+    actions_.WantPruning(PruneOf(*record_, last_checkpoint_.folder, position_.best_checkpoint()));
     if (Logged()) {
       log_room_.OnCommitted();
       TellOfCheckpoint();

@@ -83,6 +83,7 @@ std::optional<Work> JobRun::TakeRecovery() {
     request.set_recover(true);
     if (Unsaved()) request.set_checkpoint(*log_origin_);
   }
+  recovers_from_ = request.checkpoint();
   OpenPs open;
   open.calls.emplace_back(lost.back, std::move(request));
   return open;
@@ -124,6 +125,10 @@ void JobRun::OnRecovered(const ActionResult& result, const Now& now) {
   const bool for_now = lost_.MayPass(*part, result.status, options_.ps_patience,
                                      options_.disk_patience, now.monotonic);
   if (for_now) return lost_.AskAt(*part, now.monotonic + kBetweenTries, result.status);
+  // A checkpoint has been committed since it was asked, and it may begin with that one.
+  if (!result.status.ok() && !Unsaved() && recovers_from_ != origin_.folder) {
+    return lost_.AskAt(*part, now.monotonic, result.status);
+  }
   if (!result.status.ok() && lost.replaces) {
     // No worker has called the follower, so the lost ps, if it returns with its log, has all
     // acknowledged pushes.

@@ -178,6 +178,7 @@ void JobRun::OnSought(const ActionResult& result, const Now& now) {
           now);
     }
     position_.set_best_checkpoint(lost.best_before);
+    improved_ = true;  // the ps have it still; the barrier may have been come to twice
   }
   if (phase_ == Phase::kAwaitingWrite) return ContinueBarrier(now);
   jobs_->AddEvent(record_,

@@ -77,7 +77,7 @@ void JobRun::AddWaitsForActions(absl::Duration now, std::vector<std::string>& wa
   }
   const bool acting = phase_ == Phase::kFinding || phase_ == Phase::kLoading ||
                       phase_ == Phase::kMeasuring || phase_ == Phase::kCheckpointing ||
-                      phase_ == Phase::kMoving;
+                      phase_ == Phase::kMoving || AwaitsPruning();
   if (acting && here > kWorthSaying) {
     const bool of_ps =
         phase_ == Phase::kLoading || phase_ == Phase::kCheckpointing || phase_ == Phase::kMoving;

@@ -18,9 +18,10 @@ CutCheckpoint CutOf(const std::string& folder) {
   return cut;
 }
 
-TEST(ActionQueue, DropsRowsThenTellsThenDoesWhatElseTheBackgroundIsToDo) {
+TEST(ActionQueue, DropsRowsThenTellsThenPrunesThenDoesWhatElseTheBackgroundIsToDo) {
   ActionQueue queue;
   queue.Want(Lane::kBackground, FindCheckpoint());
+  queue.WantPruning({});
   queue.WantTelling({});
   queue.WantDrop(Copy());
   EXPECT_FALSE(queue.Take(Lane::kForeground).has_value());
@@ -33,8 +34,24 @@ TEST(ActionQueue, DropsRowsThenTellsThenDoesWhatElseTheBackgroundIsToDo) {
   };
   EXPECT_TRUE(std::holds_alternative<CopyPartitions>(*takes(Purpose::kDrop)));
   EXPECT_TRUE(std::holds_alternative<TellCommitted>(*takes(Purpose::kTellCommitted)));
+  EXPECT_TRUE(queue.Prunes(/*may_prune=*/true)) << "it waits still";
+  EXPECT_FALSE(queue.Prunes(/*may_prune=*/false));
+  EXPECT_TRUE(std::holds_alternative<PruneCheckpoints>(*takes(Purpose::kPrune)));
+  EXPECT_FALSE(queue.Prunes(/*may_prune=*/true));
   EXPECT_TRUE(std::holds_alternative<FindCheckpoint>(*takes(Purpose::kOther)));
   EXPECT_FALSE(takes(Purpose::kOther).has_value());
+}
+
+TEST(ActionQueue, PrunesLaterWhereItMayNotNow) {
+  ActionQueue queue;
+  queue.WantPruning({});
+  queue.Want(Lane::kBackground, Copy());
+  EXPECT_TRUE(
+      std::holds_alternative<CopyPartitions>(*queue.Take(Lane::kBackground, /*may_prune=*/false)));
+  EXPECT_EQ(queue.Done(Lane::kBackground), Purpose::kCopy);
+  EXPECT_FALSE(queue.Take(Lane::kBackground, /*may_prune=*/false).has_value());
+  EXPECT_TRUE(std::holds_alternative<PruneCheckpoints>(*queue.Take(Lane::kBackground)));
+  EXPECT_TRUE(queue.Prunes(/*may_prune=*/false)) << "it is under way";
 }
 
 TEST(ActionQueue, KnowsACopyByItsKindAndWhetherOneIsUnderWay) {
@@ -77,6 +94,7 @@ TEST(ActionQueue, WhatIsUnderWayGoesOnWhenNothingIsWantedAnyMore) {
   queue.Want(Lane::kBackground, Copy());
   queue.WantDrop(Copy());
   queue.WantTelling({});
+  queue.WantPruning({});
   queue.Clear();
   for (const Lane lane : {Lane::kForeground, Lane::kBackground}) {
     EXPECT_FALSE(queue.Take(lane).has_value());

@@ -183,6 +183,27 @@ TEST_F(CoreCheckpointTest, OneThatIsNotWrittenWhenAPsIsLostIsDroppedAndTheOneBef
   EXPECT_EQ(writes_[1].calls[0].second.base(), writes_[0].folder);
 }
 
+TEST_F(CoreCheckpointTest, NextCutAndTheEndWaitUntilEarlierOnesAreRemoved) {
+  JoinAll(1, 1);
+  on_write_ = [this](const WriteCheckpoint&) {
+    hold_writes_ = true;
+    return absl::OkStatus();
+  };
+  const std::string id = Submit(EverySteps(20), 1, 1);
+  for (size_t number = 1; number <= 2; ++number) {
+    for (int i = 0; i < 500 && writes_.size() < number; ++i) Round();
+    Rounds(20);
+    EXPECT_EQ(Job(id).state(), v1::RUNNING);
+    EXPECT_EQ(Job(id).phase(), "checkpointing");
+    EXPECT_THAT(Waits(id), Contains(HasSubstr("wait for the master itself (checkpointing)")));
+    EXPECT_EQ(cuts_.size(), number);
+    ASSERT_TRUE(std::holds_alternative<PruneCheckpoints>(writing_->work));
+    hold_writes_ = false;
+  }
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_EQ(prunes_.size(), 2u);
+}
+
 TEST_F(CoreCheckpointTest, AFailedWriteIsAnEventAndTheNextOneIsBasedOnWhatWasCommitted) {
   JoinAll(1, 1);
   FailWrite(2, absl::ResourceExhaustedError("disk full"));
@@ -324,7 +345,7 @@ TEST_F(CoreCheckpointTest, TheBestModelIsOneThatWasWritten) {
   // That of the second epoch is lost: the best that there is, is the first's.
   EXPECT_EQ(writes_[1].manifest.position().best_checkpoint(), writes_[1].folder);
   EXPECT_EQ(Job(id).checkpoint(), writes_[0].folder);
-  EXPECT_THAT(writes_[2].keep_besides, Contains(writes_[0].folder));
+  EXPECT_THAT(prunes_.back().keep_besides, Contains(writes_[0].folder));
   EXPECT_THAT(BestOf(id), ElementsAre(10));
   EXPECT_THAT(Events(id), Contains("the best model so far, of step 20, auc 0.700000, is lost: disk "
                                    "full; the best that is left is of step 10, auc 0.600000"));

@@ -284,6 +284,7 @@ class CoreHarness {
   std::set<std::string> full_;  // ps that have no room for a job that opens
   std::function<absl::Status(const WriteCheckpoint&)> on_write_;
   std::function<absl::Status(const CutCheckpoint&)> on_cut_;
+  std::function<void(const PruneCheckpoints&)> on_prune_;
   std::function<ActionResult(const CopyPartitions&)> on_copy_;
   std::function<absl::Status(const TellFollower&)> on_tell_;
   std::function<ActionResult(const WeighPartitions&)> on_weigh_;  // else all are alike
@@ -302,6 +303,7 @@ class CoreHarness {
   std::vector<CutCheckpoint> cuts_;
   std::vector<WriteCheckpoint> writes_;
   std::vector<TellCommitted> committed_;
+  std::vector<PruneCheckpoints> prunes_;
   std::vector<CopyPartitions> copies_;
   std::vector<TellFollower> tells_;
   std::optional<Action> writing_;  // in the background
@@ -461,6 +463,11 @@ class CoreHarness {
   }
   ActionResult Do(const TellCommitted& tell) {
     committed_.push_back(tell);
+    return {};
+  }
+  ActionResult Do(const PruneCheckpoints& prune) {
+    if (on_prune_) on_prune_(prune);
+    prunes_.push_back(prune);
     return {};
   }
   ActionResult Do(const CopyPartitions& copy) {

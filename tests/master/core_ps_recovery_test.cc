@@ -1,5 +1,8 @@
 #include "master/core/core.h"
 
+#include <utility>
+
+#include "master/run/run_state.h"
 #include "tests/master/core_harness.h"
 
 // Ps that are lost and come back with their push logs.
@@ -296,6 +299,65 @@ TEST_F(CorePsRecoveryTest, TheLastCheckpointIsMadeAgainWhereAPsWasLostInIt) {
   EXPECT_EQ(tries, 2);
   EXPECT_EQ(Job(id).restarts(), 0u);
   EXPECT_THAT(Events(id), Contains(HasSubstr("there is no such cut; it is cut again")));
+}
+
+TEST_F(CorePsRecoveryTest, CheckpointsAreRemovedOnceTheStateLogHasTheNextAndNoPsIsLost) {
+  JoinAll(2, 1);
+  v1::JobSpec spec = LoggedJob();
+  spec.mutable_checkpoint()->set_keep(1);
+  on_prune_ = [this](const PruneCheckpoints& prune) {
+    EXPECT_EQ(prune.keep, 1u);
+    EXPECT_EQ(prune.folder, writes_.back().folder);
+    v1::RunState state;
+    ASSERT_TRUE(state.ParseFromString(log_.at(RunStateKey(1))));
+    EXPECT_EQ(state.origin(), prune.folder);
+    EXPECT_FALSE(state.has_writing());
+  };
+  const std::string id = Submit(spec, 1, 2);
+  RunUntilStep(id, 12);
+  ASSERT_EQ(prunes_.size(), 1u);
+  // ps-1 is lost when its part is written, and asked before the checkpoint is committed.
+  hold_writes_ = true;
+  for (int i = 0; i < 50 && !writing_.has_value(); ++i) Round();
+  ASSERT_TRUE(std::holds_alternative<WriteCheckpoint>(writing_->work));
+  Kill("ps-1");
+  bool failed = false;
+  on_open_ = [&](const OpenPs& open) {
+    EXPECT_EQ(prunes_.size(), 1u) << "it may be reading the checkpoint before";
+    const std::string from = open.calls[0].second.checkpoint();
+    if (std::exchange(failed, true)) {
+      EXPECT_EQ(from, writes_.back().folder);
+      return absl::OkStatus();
+    }
+    hold_writes_ = false;
+    EXPECT_TRUE(FinishWrite());
+    EXPECT_NE(from, writes_.back().folder);
+    return absl::DataLossError("a file of " + from + " is missing");
+  };
+  Join(v1::PS, "ps-1");
+  RunUntil(id, v1::SUCCEEDED);
+  EXPECT_TRUE(failed);
+  EXPECT_EQ(Job(id).restarts(), 0u);
+  EXPECT_EQ(prunes_.size(), writes_.size());
+}
+
+TEST_F(CorePsRecoveryTest, AJobsEndDoesNotWaitForALostPsToRemoveCheckpoints) {
+  JoinAll(2, 1);
+  const std::string id = Submit(LoggedJob(100), 1, 2);
+  // It is lost between the commit and what comes after that.
+  on_write_ = [this](const WriteCheckpoint&) {
+    hold_writes_ = true;
+    return absl::OkStatus();
+  };
+  for (int i = 0; i < 500 && writes_.empty(); ++i) Round();
+  ASSERT_FALSE(writes_.empty());
+  Rounds(20);
+  EXPECT_EQ(Job(id).state(), v1::RUNNING);
+  EXPECT_THAT(Waits(id), Contains(HasSubstr("wait for the master itself (checkpointing)")));
+  ASSERT_TRUE(std::holds_alternative<TellCommitted>(writing_->work));
+  Kill("ps-1");
+  RunUntil(id, v1::SUCCEEDED, 5);
+  EXPECT_TRUE(prunes_.empty());
 }
 
 TEST_F(CorePsRecoveryTest, TheBestModelThatWasLostWithItsPsIsTrainedAgain) {

@@ -326,7 +326,8 @@ TEST_F(CoreTest, TheBestModelIsKeptReloadedAndMeasured) {
   EXPECT_DOUBLE_EQ(job.final_metrics().at("test").metrics().at("auc"), 0.79);
   EXPECT_EQ(job.final_metrics().at("test").step(), job.evaluations(1).step());
   EXPECT_EQ(job.evaluations_size(), 3);
-  EXPECT_THAT(writes_.back().keep_besides, ElementsAre(best));
+  EXPECT_EQ(prunes_.back().folder, writes_.back().folder);
+  EXPECT_THAT(prunes_.back().keep_besides, ElementsAre(best));
 }
 
 TEST_F(CoreTest, EarlyStoppingEndsTheTraining) {

@@ -204,10 +204,9 @@ void MasterNode::TakeActions() {
 }
 
 void MasterNode::Begin(const master::Action& action) {
-  constexpr const char* kNames[] = {"find",  "open",
-                                    "close", "cut",
-                                    "write", "tell of the checkpoint",
-                                    "copy",  "tell ps of a follower",
+  constexpr const char* kNames[] = {"find",  "open",   "close",
+                                    "cut",   "write",  "tell of the checkpoint",
+                                    "prune", "copy",   "tell ps of a follower",
                                     "weigh", "measure"};
   static_assert(std::size(kNames) == std::variant_size_v<master::Work>);
   const uint64_t id = action.id;
@@ -334,7 +333,6 @@ void MasterNode::Run(uint64_t action, const master::WriteCheckpoint& write, cons
       return done(std::move(result));
     }
     world_.Tell("checkpoint ", write.folder);
-    checkpoints_.Prune(write, core_->Starts());
     done(std::move(result));
   });
 }
@@ -345,6 +343,11 @@ void MasterNode::Run(uint64_t action, const master::TellCommitted& tell, const D
     result.status = told.status();
     done(result);
   });
+}
+
+void MasterNode::Run(uint64_t, const master::PruneCheckpoints& prune, const Done& done) {
+  checkpoints_.Prune(prune, core_->Starts());
+  done({});
 }
 
 void MasterNode::Run(uint64_t action, const master::CopyPartitions& copy, const Done& done) {

@@ -80,6 +80,7 @@ class MasterNode {
   void Run(uint64_t action, const master::CutCheckpoint& cut, const Done& done);
   void Run(uint64_t action, const master::WriteCheckpoint& write, const Done& done);
   void Run(uint64_t action, const master::TellCommitted& tell, const Done& done);
+  void Run(uint64_t action, const master::PruneCheckpoints& prune, const Done& done);
   void Run(uint64_t action, const master::CopyPartitions& copy, const Done& done);
   void Run(uint64_t action, const master::TellFollower& tell, const Done& done);
   void Run(uint64_t action, const master::WeighPartitions& weigh, const Done& done);
