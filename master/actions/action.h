@@ -78,10 +78,12 @@ struct TellCommitted {
 };
 
 // Removes the folders of the job's checkpoints, with those that failed tries have left, but for
-// `folder`, the `keep` newest, those of keep_besides, and those that other jobs are to start from
-// by then (MasterCore::Starts). Only once the state log has `folder` as the job's last checkpoint
-// and no lost ps may be reading an earlier one. No checkpoint of the job is cut meanwhile. What
-// cannot be removed is left to the next one.
+// `folder`, the `keep` newest, the newest before `folder` that has no row file in common with it,
+// those of keep_besides, and those that other jobs are to start from by then (MasterCore::Starts).
+// A row file that is linked from one checkpoint to the next may be damaged in all of them. Only
+// once the state log has `folder` as the job's last checkpoint and no lost ps may be reading an
+// earlier one. No checkpoint of the job is cut meanwhile. What cannot be removed is left to the
+// next one.
 struct PruneCheckpoints {
   std::string job_folder;
   std::string folder;

@@ -4,7 +4,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -22,6 +26,21 @@ namespace {
 // One form for all spellings of a folder.
 std::string Plain(const std::string& path) {
   return (std::filesystem::path(path) / "").lexically_normal().string();
+}
+
+// Whether the two have a row file in common. A link to a file of the checkpoint before has its
+// name. Files without rows are left out: all of one name are alike.
+bool ShareRows(const v1::CheckpointManifest& a, const v1::CheckpointManifest& b) {
+  std::set<std::tuple<std::string, uint64_t, std::string>> files;
+  const auto has_rows = [](const v1::CheckpointFile& file) {
+    return std::any_of(file.rows().begin(), file.rows().end(), [](uint64_t n) { return n > 0; });
+  };
+  for (const v1::CheckpointFile& file : a.files()) {
+    if (has_rows(file)) files.emplace(file.name(), file.bytes(), file.checksum());
+  }
+  return std::any_of(b.files().begin(), b.files().end(), [&](const v1::CheckpointFile& file) {
+    return files.contains({file.name(), file.bytes(), file.checksum()});
+  });
 }
 
 }  // namespace
@@ -167,7 +186,10 @@ absl::Status CheckpointFiles::TryPrune(const PruneCheckpoints& prune,
     if (++steps > prune.keep) break;
     kept.insert(Plain(absl::StrCat(job_folder, "/", committed[i].name)));
   }
-  kept.insert(Plain(absl::StrCat(root_.folder(), "/", prune.folder)));
+  const std::string newest = absl::StrCat(root_.folder(), "/", prune.folder);
+  kept.insert(Plain(newest));
+  TESSERA_ASSIGN_OR_RETURN(const std::string apart, FindApart(newest, committed));
+  if (!apart.empty()) kept.insert(Plain(apart));
   // Also removes folders without a manifest, left by tries that were cut short.
   TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(job_folder));
   for (const std::string& name : names) {
@@ -177,6 +199,23 @@ absl::Status CheckpointFiles::TryPrune(const PruneCheckpoints& prune,
     TESSERA_RETURN_IF_ERROR(RemoveCheckpoint(files_, absl::StrCat(job_folder, "/", name)));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> CheckpointFiles::FindApart(
+    const std::string& folder, const std::vector<CheckpointName>& committed) const {
+  const std::filesystem::path path(folder);
+  const std::optional<CheckpointName> name = ParseCheckpointFolder(path.filename().string());
+  if (!name.has_value()) return absl::InternalError(folder + ": no checkpoint's name");
+  TESSERA_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(files_, folder));
+  for (const CheckpointName& other : committed) {
+    // The job has gone back behind later ones: they are damaged.
+    if (!(other < *name)) continue;
+    const std::string before = (path.parent_path() / other.name).string();
+    const absl::StatusOr<v1::CheckpointManifest> of_other = ReadManifest(files_, before);
+    if (IsRetryable(of_other.status())) return of_other.status();
+    if (of_other.ok() && !ShareRows(manifest, *of_other)) return before;
+  }
+  return std::string();
 }
 
 void CheckpointFiles::Drop(const std::string& folder) const {

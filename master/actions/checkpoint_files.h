@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/checkpoint/manifest.h"
 #include "common/file_system.h"
 #include "common/keep_going.h"
 #include "master/actions/action.h"
@@ -40,6 +42,11 @@ class CheckpointFiles {
   // Syncs the folder and its parents up to the root.
   absl::Status MakeDurable(const std::string& folder) const;
   absl::Status TryPrune(const PruneCheckpoints& prune, const std::vector<std::string>& keep) const;
+
+  // The newest of `committed` (newest first, of one job) that is older than `folder` and has no row
+  // file in common with it; empty: none. Reads manifests alone.
+  absl::StatusOr<std::string> FindApart(const std::string& folder,
+                                        const std::vector<CheckpointName>& committed) const;
 
   FileSystem& files_;
   CheckpointRoot& root_;
