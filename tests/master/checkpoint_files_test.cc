@@ -23,7 +23,6 @@ class CheckpointFilesTest : public testing::Test {
   static WriteCheckpoint To(const std::string& folder) {
     WriteCheckpoint write;
     write.folder = folder;
-    write.job_folder = "job-1";
     return write;
   }
   // With the one file of one ps.
@@ -68,7 +67,7 @@ TEST_F(CheckpointFilesTest, OneOfAMasterThatDiedWhileItCommittedOutlivesAPowerCu
 TEST_F(CheckpointFilesTest, OneThatIsPrunedIsNoneAfterAPowerCutEither) {
   ASSERT_TRUE(Write(kFirst).ok());
   ASSERT_TRUE(Write(kSecond).ok());
-  checkpoints_.Prune(To(kSecond), {});
+  checkpoints_.Prune({.job_folder = "job-1", .folder = kSecond, .keep_besides = {}}, {});
   EXPECT_EQ(Left(kSecond), absl::StatusCode::kOk);
   EXPECT_EQ(Left(kFirst), absl::StatusCode::kNotFound);
 }
