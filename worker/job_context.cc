@@ -174,6 +174,31 @@ absl::Status StartDenseTraining(const JobContextOptions& options, JobContext* co
   return WithContext(OfCard(options, context->executor->status()), "train.row_cache.write_back");
 }
 
+// Reads the ONNX file, if the job has one, and builds the network.
+absl::Status BuildModel(const JobContextOptions& options, JobContext* context) {
+  const v1::JobSpec& spec = context->spec();
+  TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
+                           ReadOnnxFile(spec, *options.kept_source->files, options.data_root));
+  TESSERA_ASSIGN_OR_RETURN(context->model, NewModel(spec, InputsOf(spec).dense_width, onnx_file));
+  return absl::OkStatus();
+}
+
+// Makes the ways to the ps and, where dense gradients are all-reduced, to the other workers.
+absl::Status Connect(const JobContextOptions& options, JobContext* context) {
+  const v1::Assignment& assignment = context->assignment;
+  v1::CallHeader header;
+  header.set_job_id(assignment.job_id());
+  header.set_generation(assignment.generation());
+  header.set_rank(assignment.rank());
+  header.set_incarnation(options.incarnation);
+  context->parameters = NewGrpcParameterClient(
+      header, options.ps, options.board, options.cancellation, options.share_memory, options.pool);
+  if (HasRing(assignment)) {
+    TESSERA_ASSIGN_OR_RETURN(context->reduction, NewReduction(*context, header, options));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& assignment,
@@ -188,9 +213,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   context->sync_sparse = IsSync(spec.consistency().sparse());
   context->sync_dense = IsSync(spec.consistency().dense());
 
-  TESSERA_ASSIGN_OR_RETURN(const std::string onnx_file,
-                           ReadOnnxFile(spec, *options.kept_source->files, options.data_root));
-  TESSERA_ASSIGN_OR_RETURN(context->model, NewModel(spec, InputsOf(spec).dense_width, onnx_file));
+  TESSERA_RETURN_IF_ERROR(BuildModel(options, context.get()));
   TESSERA_RETURN_IF_ERROR(OpenSource(options, context.get()));
   context->plan = std::make_unique<EmbeddingPlan>(spec, context->model->inputs());
   context->router = std::make_unique<KeyRouter>(assignment.partitions());
@@ -202,17 +225,7 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   if (TrainsDenseOnCard(*context)) {
     TESSERA_RETURN_IF_ERROR(StartDenseTraining(options, context.get()));
   }
-
-  v1::CallHeader header;
-  header.set_job_id(assignment.job_id());
-  header.set_generation(assignment.generation());
-  header.set_rank(assignment.rank());
-  header.set_incarnation(options.incarnation);
-  context->parameters = NewGrpcParameterClient(
-      header, options.ps, options.board, options.cancellation, options.share_memory, options.pool);
-  if (HasRing(assignment)) {
-    TESSERA_ASSIGN_OR_RETURN(context->reduction, NewReduction(*context, header, options));
-  }
+  TESSERA_RETURN_IF_ERROR(Connect(options, context.get()));
   return context;
 }
 

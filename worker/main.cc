@@ -28,51 +28,49 @@ Exit codes:
   2    bad usage
   128  its card failed, it cannot listen, the disk is full, or it gets no thread; start it again)";
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  tessera::StopSignal stop;
+struct Flags {
   tessera::worker::Worker::Options options;
-  options.master_address = "127.0.0.1:7070";
+  std::string listen;
+  bool insecure = false;
+  tessera::ServerProcess process;
+};
 
-  CLI::App app(
-      "Trains: reads data, pulls rows from the parameter servers, computes, pushes gradients.",
-      "tessera-worker");
-  app.add_option("--master", options.master_address,
+void AddFlags(CLI::App& app, Flags& flags) {
+  flags.options.master_address = "127.0.0.1:7070";
+  app.add_option("--master", flags.options.master_address,
                  "host:port of the master, or of all that may lead (tessera-master --etcd): "
                  "host:port,host:port")
       ->check(tessera::ServerAddresses())
       ->capture_default_str();
-  app.add_option("--name", options.name,
+  app.add_option("--name", flags.options.name,
                  "stable over restarts, e.g. worker-0; the master picks one if empty");
-  app.add_option("--data-root", options.data_root, "folder that the files of jobs lie in")
+  app.add_option("--data-root", flags.options.data_root, "folder that the files of jobs lie in")
       ->capture_default_str();
-  app.add_option("--scratch-dir", options.scratch_folder,
+  app.add_option("--scratch-dir", flags.options.scratch_folder,
                  "folder of this worker alone for unpacked copies of compressed files; a temporary "
                  "one if empty");
-  app.add_option("--data-cache", options.data_cache_bytes,
+  app.add_option("--data-cache", flags.options.data_cache_bytes,
                  "memory for parsed records, which later epochs need not parse, e.g. 8GiB")
       ->transform(tessera::ByteSize())
       ->default_str("1GiB");
-  app.add_option("--output-root", options.output_root, "folder that predictions are written in")
+  app.add_option("--output-root", flags.options.output_root,
+                 "folder that predictions are written in")
       ->capture_default_str();
-  app.add_option("--threads", options.compute_threads,
+  app.add_option("--threads", flags.options.compute_threads,
                  "threads that compute the dense graph; 0: one per processor")
       ->capture_default_str()
       ->transform(tessera::WholeNumber(1024));
-  app.add_option("--device", options.device,
+  app.add_option("--device", flags.options.device,
                  "device for jobs that leave it open: auto, cpu, cuda or cuda:N; of several cards, "
                  "auto and cuda take the one that the fewest other workers on this machine use")
       ->check(tessera::WrongDeviceFlag)
       ->capture_default_str();
-  app.add_flag("--shared-memory,!--no-shared-memory", options.share_memory,
+  app.add_flag("--shared-memory,!--no-shared-memory", flags.options.share_memory,
                "rows and gradients go through shared memory to and from those ps that run on this "
                "machine as the same user and agree; through the network to all others")
       ->capture_default_str();
-  std::string listen;
-  bool insecure = false;
   app.add_option(
-         "--listen", listen,
+         "--listen", flags.listen,
          "host:port where the worker serves health and metrics and, in jobs with "
          "train.dense_gradients all_reduce, other workers, who reach it there: at a wildcard, such "
          "as 0.0.0.0, it serves the former and gets no rank of these jobs; port 0 takes a free "
@@ -80,22 +78,25 @@ int main(int argc, char** argv) {
       ->check([](const std::string& text) {
         return text.empty() ? "" : tessera::ListenAddress()(text);
       });
-  app.add_flag("--insecure", insecure,
+  app.add_flag("--insecure", flags.insecure,
                "allow an address that other machines can reach, without encryption");
-  tessera::ServerProcess process;
-  process.AddFlags(app, &options.master_address);
+  flags.process.AddFlags(app, &flags.options.master_address);
   app.footer(kFooter);
-  if (const std::optional<int> code = tessera::ServerProcess::Parse(app, argc, argv)) return *code;
+}
 
-  const auto security = process.Begin(options.name.empty() ? "worker" : options.name);
+// Runs the worker until a signal stops it or it cannot go on; returns the exit code.
+int Serve(Flags& flags, tessera::StopSignal& stop) {
+  tessera::worker::Worker::Options& options = flags.options;
+  const auto security = flags.process.Begin(options.name.empty() ? "worker" : options.name);
   if (!security.ok()) {
     SPDLOG_ERROR("{}", std::string(security.status().message()));
     return 1;
   }
   const std::unique_ptr<tessera::Channels> channels = tessera::NewNetworkChannels(security->get());
   options.channels = channels.get();
-  if (!listen.empty()) {
-    options.server = {.listen = listen, .security = security->get(), .insecure = insecure};
+  if (!flags.listen.empty()) {
+    options.server = {
+        .listen = flags.listen, .security = security->get(), .insecure = flags.insecure};
   }
   auto worker =
       tessera::OrNoThread("this worker", [&] { return tessera::worker::Worker::Start(options); });
@@ -112,4 +113,17 @@ int main(int argc, char** argv) {
   SPDLOG_INFO("stopping");
   (*worker)->Stop();
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tessera::StopSignal stop;
+  CLI::App app(
+      "Trains: reads data, pulls rows from the parameter servers, computes, pushes gradients.",
+      "tessera-worker");
+  Flags flags;
+  AddFlags(app, flags);
+  if (const std::optional<int> code = tessera::ServerProcess::Parse(app, argc, argv)) return *code;
+  return Serve(flags, stop);
 }

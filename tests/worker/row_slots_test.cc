@@ -13,6 +13,7 @@ namespace tessera::worker {
 namespace {
 
 using Place = RowSlots::Place;
+using Use = RowSlots::Use;
 
 // Distinct keys, the r-th most frequent of `items` with a weight near 1/r.
 std::vector<uint64_t> ZipfKeys(uint64_t seed, size_t draws, double items) {
@@ -84,38 +85,38 @@ TEST(RowSlots, ARowOfACertainAgeIsPutAnew) {
 TEST(RowSlots, SaysWhichRowsBatchesHaveChanged) {
   RowSlots slots(16);  // one set
   std::vector<Place> places;
-  const auto find = [&](const std::vector<uint64_t>& keys, bool trains, uint32_t max_age = 1000) {
-    slots.Find(keys, max_age, &places, nullptr, trains);
+  const auto find = [&](const std::vector<uint64_t>& keys, Use use, uint32_t max_age = 1000) {
+    slots.Find(keys, max_age, &places, nullptr, use);
   };
   const auto changed = [&] {
     std::map<uint64_t, uint32_t> keys;
     for (const RowSlots::Changed& row : slots.TakeChanged()) keys[row.key] = row.slot;
     return keys;
   };
-  find({1, 2}, true);
+  find({1, 2}, Use::kTrain);
   EXPECT_FALSE(places[0].changed) << "nothing was in its slot";
   const uint32_t slot = places[0].slot;
-  find({3}, false);
+  find({3}, Use::kRead);
   EXPECT_EQ(changed(), (std::map<uint64_t, uint32_t>{{1, slot}, {2, slot + 1}}));
   EXPECT_TRUE(changed().empty()) << "they have been taken";
-  find({1}, true);
-  find({1}, false);
+  find({1}, Use::kTrain);
+  find({1}, Use::kRead);
   EXPECT_EQ(changed(), (std::map<uint64_t, uint32_t>{{1, slot}})) << "who reads it changes nothing";
   // Found once more, and pulled again.
-  find({1}, true);
+  find({1}, Use::kTrain);
   EXPECT_FALSE(places[0].changed) << "a row that is kept need not go";
-  find({1, 3}, true, /*max_age=*/0);
+  find({1, 3}, Use::kTrain, /*max_age=*/0);
   EXPECT_TRUE(places[0].changed);
   EXPECT_FALSE(places[0].evicts);
   EXPECT_FALSE(places[1].changed) << "the batch before only read it";
   EXPECT_EQ(changed().size(), 2u);
   // Others take all places, of which two have been changed meanwhile.
-  find({1, 2}, true);
+  find({1, 2}, Use::kTrain);
   std::set<uint64_t> left;
   for (uint64_t batch = 0; batch < 60; ++batch) {
     std::vector<uint64_t> keys(16);
     std::iota(keys.begin(), keys.end(), 100 + 16 * batch);
-    find(keys, false);
+    find(keys, Use::kRead);
     for (const Place& place : places) {
       if (!place.changed) continue;
       EXPECT_TRUE(place.evicts);
@@ -124,7 +125,7 @@ TEST(RowSlots, SaysWhichRowsBatchesHaveChanged) {
   }
   EXPECT_EQ(left, (std::set<uint64_t>{1, 2}));
   EXPECT_TRUE(changed().empty());
-  find({5}, true);
+  find({5}, Use::kTrain);
   slots.Forget();
   EXPECT_TRUE(changed().empty());
 }
@@ -138,7 +139,7 @@ TEST(RowSlots, ARowThatIsPushedGetsASlotWhenItsPsHasThat) {
   size_t evicted = 0, back = 0, refused = 0, awaited = 0;
   for (uint64_t batch = 1; batch <= 1000; ++batch) {
     const std::vector<uint64_t> keys = ZipfKeys(batch, 40, 300);
-    slots.Find(keys, 1000, &places, nullptr, /*trains=*/true);
+    slots.Find(keys, 1000, &places, nullptr, Use::kTrain);
     std::map<uint64_t, uint64_t> pushed;
     for (size_t i = 0; i < keys.size(); ++i) {
       const bool has_slot = places[i].slot != RowSlots::kNoSlot;
@@ -178,7 +179,7 @@ TEST(RowSlots, AChangedRowThatNoBatchHasLeavesInTime) {
   size_t left = 0;
   for (uint64_t batch = 1; batch < 300; ++batch) {
     const std::vector<uint64_t> keys = ZipfKeys(batch, 60, 2000);
-    slots.Find(keys, kAge, &places, nullptr, /*trains=*/true, &unused);
+    slots.Find(keys, kAge, &places, nullptr, Use::kTrain, &unused);
     for (size_t i = 0; i < keys.size(); ++i) {
       if (places[i].evicts) used_at.erase(places[i].left);
       if (places[i].slot == RowSlots::kNoSlot) continue;
@@ -209,11 +210,11 @@ TEST(RowSlots, AChangedRowLeavesInTimeAlsoWhereBatchesHaveNoKeys) {
   std::vector<Place> places;
   std::vector<RowSlots::Changed> unused;
   const std::vector<uint64_t> keys = ZipfKeys(1, 60, 2000);
-  slots.Find(keys, kAge, &places, nullptr, /*trains=*/true, &unused);
+  slots.Find(keys, kAge, &places, nullptr, Use::kTrain, &unused);
   size_t left = 0;
   for (uint32_t batch = 0; batch < kAge; ++batch) {
     EXPECT_LT(left, keys.size());
-    slots.Find({}, kAge, &places, nullptr, /*trains=*/true, &unused);
+    slots.Find({}, kAge, &places, nullptr, Use::kTrain, &unused);
     left += unused.size();
   }
   EXPECT_EQ(left, keys.size());
@@ -224,7 +225,7 @@ TEST(RowSlots, AKeyOfEveryBatchGetsASlotInTime) {
   std::vector<Place> places;
   std::vector<uint64_t> keys(17);
   std::iota(keys.begin(), keys.end(), 1);
-  slots.Find(keys, UINT32_MAX, &places, nullptr, /*trains=*/true);
+  slots.Find(keys, UINT32_MAX, &places, nullptr, Use::kTrain);
   const auto without = std::find_if(places.begin(), places.end(), [](const Place& place) {
     return place.slot == RowSlots::kNoSlot;
   });
@@ -232,7 +233,7 @@ TEST(RowSlots, AKeyOfEveryBatchGetsASlotInTime) {
   const uint64_t key = keys[static_cast<size_t>(without - places.begin())];
   uint32_t batches = 1;
   do {
-    slots.Find({key}, UINT32_MAX, &places, nullptr, /*trains=*/true);
+    slots.Find({key}, UINT32_MAX, &places, nullptr, Use::kTrain);
     ++batches;
   } while (!places[0].kept && batches < 1000);
   EXPECT_LE(batches, 2 * RowSlots::kAwaitingBatches + 1);
@@ -244,14 +245,14 @@ TEST(RowSlots, ALargerBatchForgetsNothingThatIsOnItsWay) {
   std::vector<Place> places;
   std::vector<uint64_t> keys(64);
   std::iota(keys.begin(), keys.end(), 1);
-  slots.Find(keys, UINT32_MAX, &places, nullptr, /*trains=*/true);
+  slots.Find(keys, UINT32_MAX, &places, nullptr, Use::kTrain);
   std::set<uint64_t> pushed;
   for (size_t i = 0; i < keys.size(); ++i) {
     if (places[i].slot == RowSlots::kNoSlot) pushed.insert(keys[i]);
   }
   std::reverse(keys.begin(), keys.end());
   for (uint64_t key = 1000; key < 5000; ++key) keys.push_back(key);
-  slots.Find(keys, UINT32_MAX, &places, nullptr, /*trains=*/true);
+  slots.Find(keys, UINT32_MAX, &places, nullptr, Use::kTrain);
   for (size_t i = 0; i < keys.size(); ++i) {
     if (pushed.contains(keys[i])) {
       EXPECT_EQ(places[i].slot, RowSlots::kNoSlot);

@@ -140,7 +140,8 @@ void KeptRows::Find(size_t key_set, PreparedBatch* batch) {
   // If max_age has no limit there is one worker, and nobody else waits for changes of unused rows.
   // A batch without samples is not given to the card and takes none away.
   const bool takes_unused = trains_ && max_age_ != UINT32_MAX && batch->batch.size > 0;
-  slots_[key_set].Find(batch->keys[key_set].routed.keys, max_age_, &found->places, pool_, trains_,
+  slots_[key_set].Find(batch->keys[key_set].routed.keys, max_age_, &found->places, pool_,
+                       trains_ ? RowSlots::Use::kTrain : RowSlots::Use::kRead,
                        takes_unused ? &found->unused : nullptr);
 }
 

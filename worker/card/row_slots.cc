@@ -37,12 +37,12 @@ void RowSlots::MakeCells(size_t batch_keys) {
 }
 
 void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
-                    TaskPool* pool, bool trains, std::vector<Changed>* unused) {
+                    TaskPool* pool, Use use, std::vector<Changed>* unused) {
   // Fewer keys than this are not worth a thread.
   constexpr size_t kTaskKeys = 1 << 13;
   if (batch_ == UINT32_MAX) Forget();
   ++batch_;
-  if (trains) MakeCells(keys.size());
+  if (use == Use::kTrain) MakeCells(keys.size());
   places->resize(keys.size());
   set_of_.resize(keys.size());
   const size_t threads = pool == nullptr ? 1 : static_cast<size_t>(pool->threads()) + 1;
@@ -60,7 +60,7 @@ void RowSlots::Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vect
   run([&](size_t task) {
     const auto begin = static_cast<uint32_t>(task * sets_.size() / tasks);
     const auto end = static_cast<uint32_t>((task + 1) * sets_.size() / tasks);
-    FindInSets(keys, begin, end, max_age, trains, absl::MakeSpan(*places));
+    FindInSets(keys, begin, end, max_age, use, absl::MakeSpan(*places));
     if (unused != nullptr) unused_of[task] = TakeUnused(begin, end, max_age);
   });
   if (unused == nullptr) return;
@@ -82,7 +82,7 @@ std::vector<RowSlots::Changed> RowSlots::TakeUnused(uint32_t begin, uint32_t end
       if (batch_ - set.used[way] <= max_age - turns) continue;
       all.push_back({.key = set.keys[way], .slot = FirstSlot(s) + way});
       pushed_[CellOf(set.keys[way])] = batch_;
-      Replace(set, way, /*trains=*/false);
+      Replace(set, way, Use::kRead);
       set.put[way] = set.used[way] = 0;
       set.uses[way] = 0;
     }
@@ -91,7 +91,7 @@ std::vector<RowSlots::Changed> RowSlots::TakeUnused(uint32_t begin, uint32_t end
 }
 
 void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint32_t end,
-                          uint32_t max_age, bool trains, absl::Span<Place> places) {
+                          uint32_t max_age, Use use, absl::Span<Place> places) {
   constexpr size_t kAhead = 16;
   std::array<size_t, kAhead> ahead;  // a ring of keys whose sets are being prefetched
   size_t found = 0, done = 0;
@@ -99,7 +99,7 @@ void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint3
   const auto find = [&] {
     const size_t i = ahead[done++ % kAhead];
     const uint32_t set = set_of_[i];
-    if (!FindIn(sets_[set], FirstSlot(set), keys[i], max_age, trains, &places[i])) {
+    if (!FindIn(sets_[set], FirstSlot(set), keys[i], max_age, use, &places[i])) {
       missing.push_back(i);
     }
   };
@@ -123,18 +123,18 @@ void RowSlots::FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint3
       if (!pushed_.empty()) __builtin_prefetch(&pushed_[CellOf(keys[later])], 1);
     }
     const size_t i = missing[m];
-    places[i] = PlaceIn(sets_[set_of_[i]], FirstSlot(set_of_[i]), keys[i], trains);
+    places[i] = PlaceIn(sets_[set_of_[i]], FirstSlot(set_of_[i]), keys[i], use);
   }
 }
 
-bool RowSlots::Replace(Set& set, size_t way, bool trains) {
+bool RowSlots::Replace(Set& set, size_t way, Use use) {
   const uint32_t bit = 1u << way;
   const bool was = (set.changed & bit) != 0;
-  set.changed = static_cast<uint16_t>((set.changed & ~bit) | (trains ? bit : 0));
+  set.changed = static_cast<uint16_t>((set.changed & ~bit) | (use == Use::kTrain ? bit : 0));
   return was;
 }
 
-bool RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age, bool trains,
+bool RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age, Use use,
                       Place* place) {
   // Compares all ways without branches, so that the compiler can use vectors.
   uint32_t ways = 0;
@@ -149,26 +149,26 @@ bool RowSlots::FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_
   if (!kept) set.put[way] = batch_;
   set.used[way] = batch_;
   set.uses[way] = std::min<uint8_t>(kMostUses, set.uses[way] + 1);
-  if (kept && trains) set.changed |= static_cast<uint16_t>(1u << way);
+  if (kept && use == Use::kTrain) set.changed |= static_cast<uint16_t>(1u << way);
   *place = {.slot = first_slot + way,
             .kept = kept,
-            .changed = !kept && Replace(set, way, trains),
+            .changed = !kept && Replace(set, way, use),
             .age = kept ? age : 0};
   return true;
 }
 
-RowSlots::Place RowSlots::PlaceIn(Set& set, uint32_t first_slot, uint64_t key, bool trains) {
+RowSlots::Place RowSlots::PlaceIn(Set& set, uint32_t first_slot, uint64_t key, Use use) {
   uint32_t* const pushed = pushed_.empty() ? nullptr : &pushed_[CellOf(key)];
   const bool awaits = pushed != nullptr && *pushed != 0 && batch_ - *pushed <= kLeavingBatches;
   const bool may_come = !awaits || (batch_ % kAwaitingBatches == 0 && *pushed != batch_);
   const size_t way = may_come ? WayForNew(set, batch_) : kWays;
   if (way == kWays) {
-    if (trains) *pushed = batch_;
+    if (use == Use::kTrain) *pushed = batch_;
     return {};
   }
   const Place place = {.slot = first_slot + static_cast<uint32_t>(way),
                        .evicts = set.put[way] != 0,
-                       .changed = Replace(set, way, trains),
+                       .changed = Replace(set, way, use),
                        .awaits = awaits,
                        .left = set.keys[way]};
   if (place.changed) pushed_[CellOf(place.left)] = batch_;

@@ -41,15 +41,17 @@ class RowSlots {
     uint64_t key = 0;
     uint32_t slot = 0;
   };
+  // What a batch does with the rows of all its slots.
+  enum class Use { kRead, kTrain };
   // Finds the places [keys] of a batch's distinct keys. No slot occurs twice, and no key takes the
   // slot of another key of the batch. A row that was put into its slot more than `max_age` batches
-  // ago is put there anew. `trains`: the batch changes the rows of all its slots. `pool` shares the
+  // ago is put there anew. `pool` shares the
   // work, if there is one, and does not change the places. `unused`, if given, gets changed rows
   // that leave because no batch has had them for half of `max_age` batches or more, in the order of
   // their slots. Each leaves at most max_age batches after the last batch that had it, if all
   // batches since give `unused`.
   void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
-            TaskPool* pool = nullptr, bool trains = false, std::vector<Changed>* unused = nullptr);
+            TaskPool* pool = nullptr, Use use = Use::kRead, std::vector<Changed>* unused = nullptr);
   // The rows in slots that batches have changed, in the order of their slots. From then on they
   // count as not changed.
   std::vector<Changed> TakeChanged();
@@ -79,13 +81,12 @@ class RowSlots {
   uint32_t SetOf(uint64_t key) const;
   // Does the part of Find for keys whose sets are [begin, end).
   void FindInSets(absl::Span<const uint64_t> keys, uint32_t begin, uint32_t end, uint32_t max_age,
-                  bool trains, absl::Span<Place> places);
+                  Use use, absl::Span<Place> places);
   static uint32_t FirstSlot(uint32_t set) { return set * static_cast<uint32_t>(kWays); }
   // Sets `place` and returns true if the set has the key.
-  bool FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age, bool trains,
-              Place* place);
+  bool FindIn(Set& set, uint32_t first_slot, uint64_t key, uint32_t max_age, Use use, Place* place);
   // A place for a key that the set does not have.
-  Place PlaceIn(Set& set, uint32_t first_slot, uint64_t key, bool trains);
+  Place PlaceIn(Set& set, uint32_t first_slot, uint64_t key, Use use);
   // The key's cell in pushed_. Keys of different sets have different cells.
   size_t CellOf(uint64_t key) const;
   void MakeCells(size_t batch_keys);
@@ -93,8 +94,8 @@ class RowSlots {
   // them within max_age / 2 batches.
   std::vector<Changed> TakeUnused(uint32_t begin, uint32_t end, uint32_t max_age);
   // Replaces the row of a way. Returns whether the old row had been changed; the new one counts as
-  // changed if the batch `trains`.
-  static bool Replace(Set& set, size_t way, bool trains);
+  // changed if the batch trains it.
+  static bool Replace(Set& set, size_t way, Use use);
   // A way for a new key; kWays: all keys of the set are worth more.
   static size_t WayForNew(Set& set, uint32_t batch);
 

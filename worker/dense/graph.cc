@@ -29,6 +29,33 @@ std::vector<bool> NeededFor(const std::vector<int32_t>& ends, const Graph& graph
   return needed;
 }
 
+absl::Status TooLarge(absl::string_view what, const Shape& shape) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " would have ", shape.floats(), " floats; expected at most 2^30"));
+}
+
+// The op, which has as many outputs as there are names for, none larger than it may be.
+absl::StatusOr<std::unique_ptr<Op>> MakeOp(const OpEntry& entry, absl::Span<const Shape> inputs,
+                                           const google::protobuf::Struct& options,
+                                           const std::vector<std::string>& outputs) {
+  OptionReader reader(options, "options");
+  TESSERA_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, entry.factory(inputs, reader));
+  if (op->outputs().size() != outputs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("has ", op->outputs().size(), " outputs, found ",
+                                                   outputs.size(), " names for them"));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Shape& shape = op->outputs()[i];
+    if (shape.floats() > kMostFloats) return TooLarge(outputs[i], shape);
+  }
+  for (const ParameterSpec& spec : op->parameters()) {
+    Shape shape;
+    for (const int64_t dim : spec.shape) shape.Append(dim);
+    if (shape.floats() > kMostFloats) return TooLarge(spec.name, shape);
+  }
+  return op;
+}
+
 }  // namespace
 
 bool Graph::IsUsed(int32_t tensor) const {
@@ -86,6 +113,49 @@ std::vector<Tensor> GraphBuilder::AddNamed(const std::string& name, absl::string
   return tensors;
 }
 
+absl::Status GraphBuilder::CheckNames(const std::vector<std::string>& outputs) const {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& output = outputs[i];
+    if (output.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("its output ", i, " has no name"));
+    }
+    if (std::find(outputs.begin(), outputs.begin() + static_cast<int64_t>(i), output) !=
+        outputs.begin() + static_cast<int64_t>(i)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("two of its outputs are named \"", output, "\""));
+    }
+    if (by_name_.contains(output)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the name \"", output, "\" is taken by an input or an output of an earlier layer"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void GraphBuilder::AddTensors(const std::vector<std::string>& outputs, GraphNode& node) {
+  const auto producer = static_cast<int32_t>(graph_->nodes_.size());
+  bool needs_gradient = !node.op->parameters().empty();
+  for (const int32_t input : node.inputs) {
+    needs_gradient |= node.op->PassesGradient() && graph_->tensors_[input].needs_gradient;
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    node.outputs.push_back(NewTensor(outputs[i], node.op->outputs()[i], producer, needs_gradient));
+  }
+}
+
+void GraphBuilder::AddParameters(GraphNode& node) {
+  for (const ParameterSpec& spec : node.op->parameters()) {
+    GraphParameter parameter{absl::StrCat(node.name, "/", spec.name), spec};
+    parameter.floats = 1;
+    for (const int64_t dim : spec.shape) parameter.floats *= static_cast<uint64_t>(dim);
+    uint64_t& total = spec.trained ? graph_->trained_floats_ : graph_->statistics_floats_;
+    parameter.offset = total;
+    total += parameter.floats;
+    node.parameters.push_back(static_cast<int32_t>(graph_->parameters_.size()));
+    graph_->parameters_.push_back(std::move(parameter));
+  }
+}
+
 absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
                                   const std::vector<Tensor>& inputs,
                                   const google::protobuf::Struct& options,
@@ -97,22 +167,7 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
     return absl::InvalidArgumentError(
         absl::StrCat(label, ": unknown op \"", op, "\"", KnownOps(op)));
   }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const std::string& output = outputs[i];
-    if (output.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(label, ": its output ", i, " has no name"));
-    }
-    if (std::find(outputs.begin(), outputs.begin() + static_cast<int64_t>(i), output) !=
-        outputs.begin() + static_cast<int64_t>(i)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(label, ": two of its outputs are named \"", output, "\""));
-    }
-    if (by_name_.contains(output)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(label, ": the name \"", output,
-                       "\" is taken by an input or an output of an earlier layer"));
-    }
-  }
+  TESSERA_RETURN_IF_ERROR(WithContext(CheckNames(outputs), label));
   GraphNode node;
   node.name = name;
   node.op_name = entry->name;
@@ -130,50 +185,14 @@ absl::Status GraphBuilder::TryAdd(const std::string& name, absl::string_view op,
   }
   const std::string call =
       absl::StrCat(label, ", ", entry->name, "(", absl::StrJoin(described, ", "), ")");
-  OptionReader reader(options, "options");
-  absl::StatusOr<std::unique_ptr<Op>> made = entry->factory(shapes, reader);
+  absl::StatusOr<std::unique_ptr<Op>> made = MakeOp(*entry, shapes, options, outputs);
   if (!made.ok()) return WithContext(made.status(), call);
-  node.op = std::move(made).value();
-  if (node.op->outputs().size() != outputs.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(call, ": has ", node.op->outputs().size(),
-                                                   " outputs, found ", outputs.size(),
-                                                   " names for them"));
-  }
-  const auto too_large = [&call](absl::string_view what, const Shape& shape) {
-    return absl::InvalidArgumentError(absl::StrCat(call, ": ", what, " would have ", shape.floats(),
-                                                   " floats; expected at most 2^30"));
-  };
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const Shape& shape = node.op->outputs()[i];
-    if (shape.floats() > kMostFloats) return too_large(outputs[i], shape);
-  }
-  for (const ParameterSpec& spec : node.op->parameters()) {
-    Shape shape;
-    for (const int64_t dim : spec.shape) shape.Append(dim);
-    if (shape.floats() > kMostFloats) return too_large(spec.name, shape);
-  }
+  node.op = *std::move(made);
   if (!parameters_of.empty()) {
     TESSERA_RETURN_IF_ERROR(WithContext(ShareParameters(parameters_of, node), call));
   }
-  const auto producer = static_cast<int32_t>(graph_->nodes_.size());
-  bool needs_gradient = !node.op->parameters().empty();
-  for (const int32_t input : node.inputs) {
-    needs_gradient |= node.op->PassesGradient() && graph_->tensors_[input].needs_gradient;
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    node.outputs.push_back(NewTensor(outputs[i], node.op->outputs()[i], producer, needs_gradient));
-  }
-  for (const ParameterSpec& spec : node.op->parameters()) {
-    if (!node.parameters_of.empty()) break;
-    GraphParameter parameter{absl::StrCat(name, "/", spec.name), spec};
-    parameter.floats = 1;
-    for (const int64_t dim : spec.shape) parameter.floats *= static_cast<uint64_t>(dim);
-    uint64_t& total = spec.trained ? graph_->trained_floats_ : graph_->statistics_floats_;
-    parameter.offset = total;
-    total += parameter.floats;
-    node.parameters.push_back(static_cast<int32_t>(graph_->parameters_.size()));
-    graph_->parameters_.push_back(std::move(parameter));
-  }
+  AddTensors(outputs, node);
+  if (node.parameters_of.empty()) AddParameters(node);
   graph_->nodes_.push_back(std::move(node));
   return absl::OkStatus();
 }

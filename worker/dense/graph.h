@@ -165,6 +165,10 @@ class GraphBuilder {
   absl::Status TryAdd(const std::string& name, absl::string_view op,
                       const std::vector<Tensor>& inputs, const google::protobuf::Struct& options,
                       const std::vector<std::string>& outputs, const std::string& parameters_of);
+  // The steps of TryAdd. Errors do not name the node.
+  absl::Status CheckNames(const std::vector<std::string>& outputs) const;
+  void AddTensors(const std::vector<std::string>& outputs, GraphNode& node);
+  void AddParameters(GraphNode& node);  // of its own
   // Gives `node` the parameters of node `of`. Errors do not name `node`.
   absl::Status ShareParameters(const std::string& of, GraphNode& node) const;
   absl::Status CheckOutput(const Output& output) const;

@@ -67,15 +67,17 @@ absl::StatusOr<OnnxValue> Linear(OnnxNodeReader& r, OnnxValue x, const LinearFor
   return x;
 }
 
-// x W over the last axis of ONNX where W, a matrix or a vector, has no batch: every sample's rows
-// with its own copy of W.
-absl::StatusOr<OnnxValue> TimesUnbatched(OnnxNodeReader& r, OnnxValue x, OnnxValue w, bool turned) {
+// x W, or x W turned, over the last axis of ONNX where W, a matrix or a vector, has no batch: every
+// sample's rows with its own copy of W.
+enum class WeightForm { kAsIs, kTurned };
+absl::StatusOr<OnnxValue> TimesUnbatched(OnnxNodeReader& r, OnnxValue x, OnnxValue w,
+                                         WeightForm form) {
   const std::vector<int64_t> found = r.DimsOf(x), dims = r.DimsOf(w);
   const size_t axis = x.axes.size() - 1;
   TESSERA_RETURN_IF_ERROR(r.SampleAxis(static_cast<int64_t>(axis), x).status());
   const bool vector = w.axes.size() == 1;
   if (vector) w.axes.emplace_back();
-  if (turned) std::swap(w.axes[0], w.axes[1]);
+  if (form == WeightForm::kTurned) std::swap(w.axes[0], w.axes[1]);
   const Tensor right = r.Arranged(w, w.axes);
   if (r.shape(right).dim(0) != found.back()) {
     return absl::InvalidArgumentError(
@@ -209,9 +211,10 @@ absl::StatusOr<OnnxValue> GemmOfTensors(OnnxNodeReader& r, OnnxValue x) {
     return absl::UnimplementedError("alpha, beta or transA of weights that are computed");
   }
   const bool turned = r.Int("transB", 0) != 0;
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue y, r.IsTensor(1)
-                                            ? TimesUnbatched(r, std::move(x), r.in(1), turned)
-                                            : Linear(r, std::move(x), {.turned = turned}));
+  TESSERA_ASSIGN_OR_RETURN(
+      OnnxValue y, r.IsTensor(1) ? TimesUnbatched(r, std::move(x), r.in(1),
+                                                  turned ? WeightForm::kTurned : WeightForm::kAsIs)
+                                 : Linear(r, std::move(x), {.turned = turned}));
   if (!r.Has(2)) return y;
   r.LastAxis(y, y.axes.size() - 1);
   const std::vector<int64_t> dims = r.DimsOf(r.in(2));
@@ -321,7 +324,7 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
     return r.IsTensor(i) && r.in(i).IsUnbatched() && r.in(i).axes.size() <= most;
   };
   if (r.IsTensor(0) && unbatched(1, 2) && !r.in(1).axes.empty()) {
-    TESSERA_ASSIGN_OR_RETURN(OnnxValue y, TimesUnbatched(r, r.in(0), r.in(1), false));
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue y, TimesUnbatched(r, r.in(0), r.in(1), WeightForm::kAsIs));
     r.Set(std::move(y));
     return absl::OkStatus();
   }
@@ -329,7 +332,7 @@ absl::Status ReadMatMul(OnnxNodeReader& r) {
     OnnxValue y = r.in(1);
     const size_t last = y.axes.size() - 1;
     std::swap(y.axes[last - 1], y.axes[last]);
-    TESSERA_ASSIGN_OR_RETURN(y, TimesUnbatched(r, std::move(y), r.in(0), true));
+    TESSERA_ASSIGN_OR_RETURN(y, TimesUnbatched(r, std::move(y), r.in(0), WeightForm::kTurned));
     std::swap(y.axes[last - 1], y.axes[last]);
     r.Set(std::move(y));
     return absl::OkStatus();
