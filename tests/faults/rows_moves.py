@@ -1,8 +1,13 @@
 """Row 15: rows move to other ps, while processes are killed too."""
+import re
+
 from cluster import Failure
 from harness import LOGGED, SPILLED, WAITING, fault, spilling
 from jobs import SyncJob
 from schedules import resize
+
+# Of small rows, on a machine that may be busy with other things; --moves has the bar of one that is not.
+MOST_PAUSE_MS = 2000
 
 
 def check_moves(t, status, times, ps):
@@ -18,6 +23,10 @@ def check_moves(t, status, times, ps):
 def resized_undisturbed(t, sets=()):
     outcome = t.identical(resize(0, (4, 3), kills=False), ps=4, ask_ps=1, sets=sets, most_restarts=0)
     check_moves(t, outcome.status, 2, ps=3)
+    pauses = [int(ms) for event in outcome.status["events"] for ms in re.findall(r"training stood for (\d+) ms", event["message"])]
+    t.notes.append(f"training stood for {pauses} ms")
+    if len(pauses) != 2 or max(pauses) > MOST_PAUSE_MS:
+        raise Failure(f"training stood for {pauses} ms, expected two pauses of at most {MOST_PAUSE_MS}")
 
 
 @fault(15, "the ps are resized from 1 to 4 to 3 while it trains", once=True)
