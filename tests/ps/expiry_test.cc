@@ -73,6 +73,7 @@ TEST(ExpiringShard, DropsRowsAtACutThatTheDiskRefuses) {
   const auto manifest = ReadManifest(files, "root/first");
   ASSERT_OK(manifest.status());
   // The name of a file that the increment would link.
+  ASSERT_OK(files.CreateFolder("root/second"));
   files.SetContent(absl::StrCat("root/second/", manifest->files(0).name()), "in the way");
   EXPECT_FALSE(job.Checkpoint(3, "second", "first").ok());
   EXPECT_EQ(job.shard(0).rows(), 2u);
