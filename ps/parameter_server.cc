@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kAheadThreads = 2;
 constexpr uint64_t kMaxAheadBytes = 64 << 20;
-constexpr int kAdministrationThreads = 8;
+constexpr int kAdministrationThreads = 16;
 // The master has at most two calls under way for a job that work on all its rows: loading, or a
 // checkpoint and a copy of partitions. Most of their time they sleep.
 constexpr int kRowWorkThreads = 32;
@@ -51,10 +51,10 @@ class ParameterServerImpl final : public ParameterServer {
         own_registry_(options.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
         metrics_(&registry_),
-        requests_("requests", Threads(options), options.max_queued_bytes),
-        ahead_("requests that look ahead", kAheadThreads, kMaxAheadBytes),
         unsent_(options.max_unsent_bytes),
         cut_room_(options.max_copied_bytes),
+        requests_("requests", Threads(options), options.max_queued_bytes),
+        ahead_("requests that look ahead", kAheadThreads, kMaxAheadBytes),
         jobs_(
             {.clock = options.clock,
              .files = options.files,
@@ -240,12 +240,13 @@ class ParameterServerImpl final : public ParameterServer {
 
   std::atomic<uint32_t> logs_ = 0;  // push logs that are open, all on one disk
 
-  // After Stop no call is left; then each of these is destroyed before what it uses.
+  // After Stop no call is left; then each of these is destroyed before what it uses. Tasks of the
+  // queues may keep a shard until their end.
+  ByteBudget unsent_;
+  CutRoom cut_room_;
   TaskQueue requests_;
   TaskQueue ahead_;
   const uint64_t process_ = ClusterNode::DrawProcess();
-  ByteBudget unsent_;
-  CutRoom cut_room_;
   Jobs jobs_;
   TaskQueue administration_;
   TaskQueue row_work_;

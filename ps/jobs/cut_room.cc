@@ -17,28 +17,23 @@ void CutRoom::Remove(const void* who) {
 std::optional<uint64_t> CutRoom::Reserve(absl::FunctionRef<uint64_t()> needed,
                                          absl::Duration limit) {
   uint64_t bytes = 0;
-  uint64_t unread_now = 0;
   const auto fits = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     bytes = needed();
-    if (bytes == 0) return true;
-    const Copies all = All();
-    unread_now = all.unread;
-    return reserved_ + all.copied + bytes <= max_bytes_;
+    return bytes == 0 || reserved_ + Copied() + bytes <= max_bytes_;
   };
   absl::MutexLock lock(&mu_);
   if (!fits()) {
     ++waiting_;
-    uint64_t unread = unread_now;
     bool has_room = false;
-    while (!(has_room = mu_.AwaitWithTimeout(absl::Condition(&fits), limit)) &&
-           unread_now < unread) {
-      unread = unread_now;
+    bool waits = true;
+    while (!has_room && waits) {
+      Unread unread;
+      for (const auto& [who, shard] : shards_) unread[who] = shard.look().unread;
+      has_room = mu_.AwaitWithTimeout(absl::Condition(&fits), limit);
+      if (!has_room) waits = !GiveUpStill(unread, bytes) && Reads(unread);
     }
     --waiting_;
-    if (!has_room) {
-      GiveUpLargest();
-      if (!fits()) return std::nullopt;
-    }
+    if (!fits()) return std::nullopt;
   }
   reserved_ += bytes;
   return bytes;
@@ -53,7 +48,7 @@ void CutRoom::Wake() { absl::MutexLock lock(&mu_); }
 
 uint64_t CutRoom::copied() const {
   absl::MutexLock lock(&mu_);
-  return All().copied;
+  return Copied();
 }
 
 bool CutRoom::awaited() const {
@@ -61,26 +56,34 @@ bool CutRoom::awaited() const {
   return waiting_ > 0;
 }
 
-CutRoom::Copies CutRoom::All() const {
-  Copies all;
-  for (const auto& [who, shard] : shards_) {
-    const Copies copies = shard.look();
-    all.copied += copies.copied;
-    all.unread += copies.unread;
-  }
-  return all;
+uint64_t CutRoom::Copied() const {
+  uint64_t copied = 0;
+  for (const auto& [who, shard] : shards_) copied += shard.look().copied;
+  return copied;
 }
 
-void CutRoom::GiveUpLargest() {
+bool CutRoom::GiveUpStill(const Unread& before, uint64_t bytes) {
   const Shard* largest = nullptr;
   uint64_t most = 0;
   for (const auto& [who, shard] : shards_) {
-    const uint64_t copied = shard.look().copied;
-    if (copied <= most) continue;
-    most = copied;
+    const Copies now = shard.look();
+    const auto was = before.find(who);
+    if (was == before.end() || now.unread != was->second || now.copied <= most) continue;
+    most = now.copied;
     largest = &shard;
   }
-  if (largest != nullptr) largest->give_up();
+  if (largest == nullptr || reserved_ + Copied() - most + bytes > max_bytes_) return false;
+  largest->give_up();
+  return true;
+}
+
+bool CutRoom::Reads(const Unread& before) const {
+  // One that has more to read than before is a new cut.
+  for (const auto& [who, shard] : shards_) {
+    const auto was = before.find(who);
+    if (was == before.end() || shard.look().unread != was->second) return true;
+  }
+  return false;
 }
 
 }  // namespace tessera::ps

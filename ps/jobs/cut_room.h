@@ -37,9 +37,9 @@ class CutRoom {
   void Remove(const void* who) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Waits until there is room for what `needed` says that the copies may take, which becomes less
-  // while the writer reads, and returns it. If no writer has read anything for at least `limit` and
-  // less than twice that, the cut that has the most copies is given up. nullopt: there is no room
-  // even so.
+  // while the writer reads, and returns it. Of cuts whose writers have read nothing for at least
+  // `limit` and less than twice that, the one with the most copies is given up, if that makes room.
+  // nullopt: it does not, and no writer reads.
   std::optional<uint64_t> Reserve(absl::FunctionRef<uint64_t()> needed, absl::Duration limit)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Return(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
@@ -53,8 +53,14 @@ class CutRoom {
   bool awaited() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  Copies All() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void GiveUpLargest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t Copied() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Copies::unread of each shard, before a wait.
+  using Unread = std::map<const void*, uint64_t>;
+  // Gives up the largest cut that nobody has read since, if that makes room for `bytes`. False: it
+  // did not.
+  bool GiveUpStill(const Unread& before, uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether any writer has read something since.
+  bool Reads(const Unread& before) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const uint64_t max_bytes_;
   mutable absl::Mutex mu_;

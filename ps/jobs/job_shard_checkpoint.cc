@@ -182,7 +182,8 @@ absl::StatusOr<JobShard::CutTurn> JobShard::BeginTurn(const v1::WriteCheckpointR
   }
   if (request.phase() == v1::WriteCheckpointRequest::WRITE &&
       (!cut_.has_value() || cut_->written.folder != folder)) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    // All rows are here: one that was made is gone, by a call that came late.
+    return absl::UnavailableError(absl::StrCat(
         "checkpoint in ", request.folder(), ": there is no such cut to be written; cut it again"));
   }
   cut_busy_ = true;

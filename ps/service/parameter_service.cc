@@ -256,6 +256,7 @@ grpc::ServerUnaryReactor* ParameterService::WriteCheckpoint(
     }
   };
   const auto work = [=, this]() -> absl::StatusOr<std::shared_ptr<JobShard>> {
+    TESSERA_RETURN_IF_ERROR(CheckCancelled(*context));
     TESSERA_RETURN_IF_ERROR(options_.jobs->CheckMeant(request->ps_process()));
     TESSERA_ASSIGN_OR_RETURN(auto shard,
                              options_.jobs->Find(request->job_id(), request->generation()));
@@ -315,6 +316,7 @@ grpc::ServerUnaryReactor* ParameterService::FetchPartitions(
           options_.jobs->DropStaged(open.job_id(), open.generation(), open.move());
           return absl::OkStatus();
         }
+        TESSERA_RETURN_IF_ERROR(CheckCancelled(*context));
         TESSERA_ASSIGN_OR_RETURN(const auto staged,
                                  options_.jobs->Stage(open, request->changed(), [context] {
                                    return CheckCancelled(*context);

@@ -276,8 +276,7 @@ TEST_F(CorePsRecoveryTest, TheLastCheckpointIsMadeAgainWhereAPsWasLostInIt) {
   const std::string id = Submit(spec, 1, 1);
   int tries = 0;
   on_write_ = [&](const WriteCheckpoint&) {
-    return ++tries == 1 ? absl::FailedPreconditionError("ps-0: there is no such cut")
-                        : absl::OkStatus();
+    return ++tries == 1 ? absl::UnavailableError("ps-0: there is no such cut") : absl::OkStatus();
   };
   hold_writes_ = true;
   for (int i = 0; i < 3000 && !(writing_.has_value() && Job(id).step() == 30); ++i) {
@@ -375,8 +374,7 @@ TEST_F(CorePsRecoveryTest, TheBestModelThatWasLostWithItsPsIsTrainedAgain) {
   Join(v1::PS, "ps-0");
   Rounds(2);
   on_write_ = [&, tries = 0](const WriteCheckpoint&) mutable {
-    return ++tries == 1 ? absl::FailedPreconditionError("ps-0: there is no such cut")
-                        : absl::OkStatus();
+    return ++tries == 1 ? absl::UnavailableError("ps-0: there is no such cut") : absl::OkStatus();
   };
   hold_writes_ = false;
   FinishWrite();

@@ -198,18 +198,18 @@ TEST_F(LiveCheckpointTest, ADropThatComesLateLeavesTheNextCut) {
 TEST_F(LiveCheckpointTest, IsWrittenOnceAndOnlyIfItWasCut) {
   const auto shard = Open(AsyncJob());
   for (uint32_t rank = 0; rank < 3; ++rank) Push(*shard, rank, 0);
-  EXPECT_FAILS(Call(*shard, Phase(Request::WRITE, "step-1")), StatusCode::kFailedPrecondition,
+  EXPECT_FAILS(Call(*shard, Phase(Request::WRITE, "step-1")), StatusCode::kUnavailable,
                "no such cut");
   ASSERT_OK(Call(*shard, Phase(Request::CUT, "step-1")));
-  EXPECT_FAILS(Call(*shard, Phase(Request::WRITE, "step-2")), StatusCode::kFailedPrecondition,
+  EXPECT_FAILS(Call(*shard, Phase(Request::WRITE, "step-2")), StatusCode::kUnavailable,
                "no such cut");
   ASSERT_OK(Call(*shard, Phase(Request::WRITE, "step-1")));
-  EXPECT_FAILS(Call(*shard, Phase(Request::WRITE, "step-1")), StatusCode::kFailedPrecondition,
+  EXPECT_FAILS(Call(*shard, Phase(Request::WRITE, "step-1")), StatusCode::kUnavailable,
                "no such cut");
   ASSERT_OK(Call(*shard, Phase(Request::CUT, "step-2", 0, "step-1")));
   EXPECT_OK(Call(*shard, Phase(Request::DROP, "step-2")));
   EXPECT_OK(Call(*shard, Phase(Request::DROP, "step-2")));
-  EXPECT_FAILS(Call(*shard, Phase(Request::WRITE, "step-2")), StatusCode::kFailedPrecondition,
+  EXPECT_FAILS(Call(*shard, Phase(Request::WRITE, "step-2")), StatusCode::kUnavailable,
                "no such cut");
   // What the dropped one had taken is not lost: the next holds every row.
   ASSERT_OK(Call(*shard, Phase(Request::CUT_AND_WRITE, "step-3", 0, "step-1")));

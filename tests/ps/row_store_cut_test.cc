@@ -340,22 +340,43 @@ TEST(CutRoom, WhoNeedsMoreThanAllOfItWaitsForTheWriterAsLongAsThatReads) {
   EXPECT_FALSE(room.awaited());
 }
 
-TEST(CutRoom, IsOfAllShardsAndGivesUpTheCutWithTheMostCopies) {
+TEST(CutRoom, IsOfAllShardsAndGivesUpTheLargestCutThatNobodyReads) {
+  constexpr absl::Duration kLimit = absl::Milliseconds(10);
+  struct Cut {
+    std::atomic<uint64_t> copied = 0;
+    std::atomic<uint64_t> unread = 500;
+    bool is_read = false;
+  };
   CutRoom room(100);
-  std::vector<uint64_t> copied = {10, 60, 0};
-  for (uint64_t& bytes : copied) {
-    room.Add(&bytes, {.look = [&] { return CutRoom::Copies{.copied = bytes, .unread = 500}; },
-                      .give_up = [&] { bytes = 0; }});
+  std::vector<Cut> cuts(3);
+  for (Cut& cut : cuts) {
+    const auto look = [&] {
+      if (cut.is_read) --cut.unread;
+      return CutRoom::Copies{.copied = cut.copied, .unread = cut.unread};
+    };
+    room.Add(&cut, {.look = look, .give_up = [&] { cut.copied = cut.unread = 0; }});
   }
+  cuts[0].copied = 10;
+  cuts[1].copied = 60;
   EXPECT_EQ(room.copied(), 70u);
-  EXPECT_EQ(room.Reserve([] { return uint64_t{30}; }, absl::ZeroDuration()), 30);
-  EXPECT_EQ(copied[1], 60u);
-  EXPECT_EQ(room.Reserve([] { return uint64_t{50}; }, absl::ZeroDuration()), 50);
-  EXPECT_EQ(copied, (std::vector<uint64_t>{10, 0, 0}));
+  EXPECT_EQ(room.Reserve([] { return uint64_t{30}; }, kLimit), 30);
+  EXPECT_EQ(cuts[1].copied, 60u);
+  EXPECT_EQ(room.Reserve([] { return uint64_t{50}; }, kLimit), 50);
+  EXPECT_EQ(cuts[1].copied, 0u);
+  EXPECT_EQ(cuts[0].copied, 10u);
   room.Return(80);
-  room.Remove(&copied[0]);
+  // It would not make room.
+  EXPECT_EQ(room.Reserve([] { return uint64_t{101}; }, kLimit), std::nullopt);
+  EXPECT_EQ(cuts[0].copied, 10u);
+  // Not the largest, which is being read.
+  cuts[2].copied = 80;
+  cuts[2].is_read = true;
+  EXPECT_EQ(room.Reserve([] { return uint64_t{15}; }, kLimit), 15);
+  EXPECT_EQ(cuts[0].copied, 0u);
+  EXPECT_EQ(cuts[2].copied, 80u);
+  room.Return(15);
+  for (Cut& cut : cuts) room.Remove(&cut);
   EXPECT_EQ(room.copied(), 0u);
-  EXPECT_EQ(room.Reserve([] { return uint64_t{101}; }, absl::ZeroDuration()), std::nullopt);
 }
 
 }  // namespace

@@ -276,7 +276,12 @@ absl::Status GraphBuilder::CheckOutput(const Output& output) const {
   if (tensor.producer < 0) {
     return absl::InvalidArgumentError(absl::StrCat(which, " is one of its inputs"));
   }
-  if (!tensor.needs_gradient) {
+  // Statistics ask for gradients, too, and are not trained by them.
+  const bool trains =
+      graph_->trained_floats_ > 0 ||
+      std::any_of(graph_->inputs_.begin(), graph_->inputs_.end(),
+                  [this](int32_t input) { return graph_->tensors_[input].needs_gradient; });
+  if (!tensor.needs_gradient || !trains) {
     return absl::InvalidArgumentError(
         absl::StrCat(which, " depends on nothing that can be trained"));
   }
