@@ -80,6 +80,7 @@ struct TellCommitted {
 // Removes the folders of the job's checkpoints, with those that failed tries have left, but for
 // `folder`, the `keep` newest, the newest before `folder` that has no row file in common with it,
 // those of keep_besides, and those that other jobs are to start from by then (MasterCore::Starts).
+// Those in `damaged` are no newest ones.
 // A row file that is linked from one checkpoint to the next may be damaged in all of them. Only
 // once the state log has `folder` as the job's last checkpoint and no lost ps may be reading an
 // earlier one. No checkpoint of the job is cut meanwhile. What cannot be removed is left to the
@@ -89,6 +90,7 @@ struct PruneCheckpoints {
   std::string folder;
   uint32_t keep = 1;
   std::vector<std::string> keep_besides;
+  std::vector<std::string> damaged;
 };
 
 // SetFollower on the ps, then OpenJob on the one that is to follow it.
@@ -152,6 +154,7 @@ struct ActionResult {
   std::string folder;
   v1::CheckpointManifest manifest;
   std::vector<std::string> skipped;  // "FOLDER: the error"
+  std::vector<std::string> damaged;  // folders among these whose error is no passing one
   // CopyPartitions.
   uint64_t rows = 0;
   uint64_t bytes = 0;

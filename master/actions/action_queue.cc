@@ -9,7 +9,7 @@ void ActionQueue::Clear() {
   pruning_.reset();
 }
 
-std::optional<Work> ActionQueue::Take(Lane lane, bool may_prune) {
+std::optional<Work> ActionQueue::Take(Lane lane, May may) {
   if (lane == Lane::kBackground && drop_.has_value()) {
     Begin(lane, Purpose::kDrop);
     return std::exchange(drop_, std::nullopt);
@@ -18,10 +18,11 @@ std::optional<Work> ActionQueue::Take(Lane lane, bool may_prune) {
     Begin(lane, Purpose::kTellCommitted);
     return std::exchange(telling_, std::nullopt);
   }
-  if (lane == Lane::kBackground && may_prune && pruning_.has_value()) {
+  if (lane == Lane::kBackground && may.prune && pruning_.has_value()) {
     Begin(lane, Purpose::kPrune);
     return std::exchange(pruning_, std::nullopt);
   }
+  if (Wants<CopyPartitions>(lane) && !may.copy) return std::nullopt;
   Begin(lane, Wants<CopyPartitions>(lane) ? Purpose::kCopy : Purpose::kOther);
   return std::exchange(Waiting(lane), std::nullopt);
 }

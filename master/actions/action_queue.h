@@ -46,9 +46,14 @@ class ActionQueue {
   // Nothing is wanted any more.
   void Clear();
 
-  // The lane's next action; nullopt: none. kAside has none here: see Begin. `may_prune`: else
-  // checkpoints are removed later.
-  std::optional<Work> Take(Lane lane, bool may_prune = true);
+  // What is taken only later if it is false.
+  struct May {
+    bool prune = true;
+    bool copy = true;
+  };
+  // The lane's next action; nullopt: none. kAside has none here: see Begin.
+  std::optional<Work> Take(Lane lane, May may);
+  std::optional<Work> Take(Lane lane) { return Take(lane, May()); }
   // An action of that purpose, which nobody has wanted before, is under way from here on.
   void Begin(Lane lane, Purpose purpose) { purposes_[Index(lane)] = purpose; }
   // The lane's action is done; returns its purpose.

@@ -87,6 +87,7 @@ PruneCheckpoints PruneOf(const v1::JobRecord& record, const std::string& folder,
   prune.folder = folder;
   prune.keep = KeptCheckpoints(record.status().spec().checkpoint());
   if (!best.empty()) prune.keep_besides.push_back(best);
+  prune.damaged = {record.damaged().begin(), record.damaged().end()};
   return prune;
 }
 

@@ -91,7 +91,9 @@ ActionResult CheckpointFiles::FindSound(const FindCheckpoint& find, KeepGoing ke
     if (result.status.ok()) return result;
     if (IsRetryable(result.status)) {
       unreadable.Update(result.status);
-    } else if (!absl::IsDataLoss(result.status)) {
+    } else if (absl::IsDataLoss(result.status)) {
+      result.damaged.push_back(folder);
+    } else {
       return result;
     }
     result.skipped.push_back(absl::StrCat(folder, ": ", result.status.message()));
@@ -171,8 +173,12 @@ absl::Status CheckpointFiles::TryPrune(const PruneCheckpoints& prune,
                                        const std::vector<std::string>& keep) const {
   TESSERA_ASSIGN_OR_RETURN(const std::string job_folder,
                            PathBelow(root_.folder(), prune.job_folder));
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<CheckpointName> committed,
+  TESSERA_ASSIGN_OR_RETURN(std::vector<CheckpointName> committed,
                            ListCheckpoints(files_, job_folder));
+  std::erase_if(committed, [&](const CheckpointName& name) {
+    const std::string folder = absl::StrCat(prune.job_folder, "/", name.name);
+    return std::count(prune.damaged.begin(), prune.damaged.end(), folder) > 0;
+  });
   std::set<std::string> kept;
   for (const std::string& folder : keep) {
     // Users spell a folder in several ways, "./demo-1/step-000000000010/".
@@ -208,7 +214,7 @@ absl::StatusOr<std::string> CheckpointFiles::FindApart(
   if (!name.has_value()) return absl::InternalError(folder + ": no checkpoint's name");
   TESSERA_ASSIGN_OR_RETURN(const v1::CheckpointManifest manifest, ReadManifest(files_, folder));
   for (const CheckpointName& other : committed) {
-    // The job has gone back behind later ones: they are damaged.
+    // The job has gone back behind later ones.
     if (!(other < *name)) continue;
     const std::string before = (path.parent_path() / other.name).string();
     const absl::StatusOr<v1::CheckpointManifest> of_other = ReadManifest(files_, before);

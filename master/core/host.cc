@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+
 namespace tessera::master {
 namespace {
 
@@ -33,8 +35,8 @@ bool CoreHost::AwaitChange(uint64_t* seen, absl::Duration limit) {
 }
 
 absl::Status CoreHost::Flush(absl::Duration limit) {
-  std::vector<StateLog::Write> batch;
-  uint64_t batch_end = 0;
+  Pending taken;
+  uint64_t taken_end = 0;
   {
     absl::MutexLock lock(&mu_);
     Collect();
@@ -47,25 +49,29 @@ absl::Status CoreHost::Flush(absl::Duration limit) {
     }
     if (durable_ >= mine) return absl::OkStatus();
     Collect();
-    for (auto& [key, value] : pending_) batch.push_back({key, std::move(value)});
-    pending_.clear();
-    batch_end = collected_;
+    taken.swap(pending_);
+    taken_end = collected_;
     writes_since_ = clock_->Monotonic();
   }
-  absl::Status status = log_->Apply(batch);
-  absl::MutexLock lock(&mu_);
-  writes_since_.reset();
-  if (status.ok()) {
-    durable_ = batch_end;
-    unwritten_.reset();
-    return status;
+  absl::Status status = absl::ResourceExhaustedError("no memory for a batch of the state log");
+  {
+    // Whatever is thrown, nothing that was taken is lost.
+    const absl::Cleanup settle = [&] {
+      absl::MutexLock lock(&mu_);
+      writes_since_.reset();
+      if (status.ok()) {
+        durable_ = taken_end;
+        unwritten_.reset();
+        return;
+      }
+      pending_.merge(taken);  // what has come since is newer, and stays
+      if (!unwritten_.has_value()) unwritten_ = {.why = {}, .since = clock_->Monotonic()};
+      unwritten_->why = status;
+    };
+    std::vector<StateLog::Write> batch;
+    for (const auto& [key, value] : taken) batch.push_back({key, value});
+    status = log_->Apply(batch);
   }
-  // What has come since is newer.
-  for (StateLog::Write& write : batch) {
-    pending_.try_emplace(std::move(write.key), std::move(write.value));
-  }
-  if (!unwritten_.has_value()) unwritten_ = {.why = {}, .since = clock_->Monotonic()};
-  unwritten_->why = status;
   return status;
 }
 

@@ -83,7 +83,8 @@ class CoreHost {
   std::unique_ptr<MasterCore> core_ ABSL_GUARDED_BY(mu_);
   // What is to be written, by key. Only the newest value of a key matters: a batch is durable as a
   // whole or not at all. So this stays as small as the state, however long nothing can be written.
-  std::map<std::string, std::optional<std::string>> pending_ ABSL_GUARDED_BY(mu_);
+  using Pending = std::map<std::string, std::optional<std::string>>;
+  Pending pending_ ABSL_GUARDED_BY(mu_);
   std::optional<Unwritten> unwritten_ ABSL_GUARDED_BY(mu_);  // `since`: a time of the clock
   // The log is being written to, by one call at a time, so that batches keep their order.
   std::optional<absl::Duration> writes_since_ ABSL_GUARDED_BY(mu_);

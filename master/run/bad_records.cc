@@ -23,8 +23,7 @@ absl::Status BadRecords::Count(const v1::UnitResult& result, bool evaluates) {
   if (!TooMany()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       position_->bad_records(), " bad records, and data.max_bad_records allows ", most(),
-      "; the first: ", result.bad_record_message(),
-      "; mend the data, or raise data.max_bad_records to ",
+      "; the first: ", first_, "; mend the data, or raise data.max_bad_records to ",
       record_->status().task() == v1::PREDICT ? "give such records lines without values"
                                               : "leave such records out"));
 }

@@ -53,12 +53,11 @@ std::optional<Work> JobRun::TakeAction(Lane lane) {
     // A checkpoint is cut only when all ps are there.
     if (actions_.Wants<CutCheckpoint>(lane)) return std::nullopt;
   }
-  if (lane == Lane::kBackground && CopyRests()) return std::nullopt;
   // The folder of a new cut has no manifest yet, and would be removed.
   if (actions_.Wants<CutCheckpoint>(lane) && Prunes()) return std::nullopt;
   // A lost ps that is taking up its rows may have been asked before the last commit, and reads the
   // checkpoint before.
-  return actions_.Take(lane, /*may_prune=*/lost_.empty());
+  return actions_.Take(lane, {.prune = lost_.empty(), .copy = !CopyRests()});
 }
 
 void JobRun::ActionDone(Lane lane, ActionResult result, const Now& now) {
@@ -179,6 +178,7 @@ void JobRun::Tick(const Now& now) {
   TickLost(now);
   if (end_.has_value()) return;
   replicas_.Tick(now);
+  if (move_.has_value()) move_->Tick(now.monotonic);
   if (AwaitsPruning() && !Prunes()) ContinueBarrier(now);
   if (Suspending()) Suspend(now);
   if (end_.has_value() || phase_ != Phase::kTraining) return;

@@ -117,13 +117,11 @@ void JobRun::RequestMoveBarrier() {
 }
 
 bool JobRun::CopyRests() const {
-  return move_.has_value() && move_->rests() && phase_ != Phase::kMoving &&
-         actions_.Wants<CopyPartitions>(Lane::kBackground);
+  return move_.has_value() && move_->rests() && phase_ != Phase::kMoving;
 }
 
 void JobRun::TickMove(const Now& now) {
   if (!move_.has_value()) return;
-  move_->Tick(now.monotonic);
   const bool checkpoint = writing_.has_value() || cut_retry_.waits();
   const bool copies = actions_.CopiesBehind();
   if (move_->stage() == Stage::kToCopy && !checkpoint && !copies && lost_.empty()) {

@@ -50,6 +50,7 @@ void JobRun::OnFound(ActionResult result, const Now& now) {
   for (const std::string& skipped : result.skipped) {
     jobs_->AddEvent(record_, absl::StrCat("damaged checkpoint left out: ", skipped), now.wall);
   }
+  for (const std::string& folder : result.damaged) *record_->add_damaged() = folder;
   const StartOf of = options_.OnlyMeasures() ? StartOf::kFinal
                      : record_->has_run()    ? StartOf::kOwn
                                              : StartOf::kOther;

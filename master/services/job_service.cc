@@ -15,13 +15,16 @@
 namespace tessera::master {
 namespace {
 
+// Commands wait for ten seconds in all, and should hear why.
+constexpr absl::Duration kAnswersWithin = absl::Seconds(5);
+
 constexpr absl::Duration kWatchGap = absl::Milliseconds(200);
 constexpr absl::Duration kUnwrittenFor = absl::Seconds(1);
 
 // Makes a job's end durable before anybody hears of it, so that no crash takes it back.
 absl::Status MakeEndDurable(CoreHost* host, const v1::JobStatus& status) {
   if (!HasEnded(status.state())) return absl::OkStatus();
-  const absl::Status durable = host->Flush();
+  const absl::Status durable = host->Flush(kAnswersWithin);
   if (durable.ok()) return durable;
   return absl::UnavailableError(absl::StrCat("job ", status.job_id(),
                                              " has ended, which is not "
@@ -32,7 +35,7 @@ absl::Status MakeEndDurable(CoreHost* host, const v1::JobStatus& status) {
 // The answer to a change of a job: what `done` says, once that is durable. A refusal too, which may
 // be of a call that is made again: its first try changed what is not durable yet.
 grpc::Status OnceDurable(CoreHost* host, const absl::Status& done) {
-  const absl::Status durable = host->Flush();
+  const absl::Status durable = host->Flush(kAnswersWithin);
   return ToGrpc(durable.ok() ? done : WithContext(durable, "the master cannot write its state"));
 }
 
@@ -60,7 +63,7 @@ grpc::Status JobServiceImpl::Submit(grpc::ServerContext*, const v1::SubmitReques
   absl::StatusOr<std::string> id =
       host_->Update([&](MasterCore& core, const Now& now) { return core.Submit(*request, now); });
   if (!id.ok()) return ToGrpc(id.status());
-  if (absl::Status status = host_->Flush(); !status.ok()) {
+  if (absl::Status status = host_->Flush(kAnswersWithin); !status.ok()) {
     // Not the log's code: who repeats the call would have the job twice.
     return ToGrpc(absl::UnknownError(
         absl::StrCat("job ", *id, " is taken, but not durable yet: ", status.message(),

@@ -52,7 +52,7 @@ class ParameterService final : public ParameterServiceBase {
     TaskQueue* requests = nullptr;        // for workers' calls
     TaskQueue* ahead = nullptr;           // for workers' calls that nobody waits for
     TaskQueue* administration = nullptr;  // for the master's calls
-    TaskQueue* row_work = nullptr;        // for those that load, write or fetch rows: for hours even
+    TaskQueue* row_work = nullptr;  // for those that load, write or fetch rows: for hours even
     const Clock* clock = nullptr;
     PsMetrics* metrics = nullptr;
     Channels* channels = nullptr;  // to other ps

@@ -47,9 +47,9 @@ TEST(ActionQueue, PrunesLaterWhereItMayNotNow) {
   queue.WantPruning({});
   queue.Want(Lane::kBackground, Copy());
   EXPECT_TRUE(
-      std::holds_alternative<CopyPartitions>(*queue.Take(Lane::kBackground, /*may_prune=*/false)));
+      std::holds_alternative<CopyPartitions>(*queue.Take(Lane::kBackground, {.prune = false})));
   EXPECT_EQ(queue.Done(Lane::kBackground), Purpose::kCopy);
-  EXPECT_FALSE(queue.Take(Lane::kBackground, /*may_prune=*/false).has_value());
+  EXPECT_FALSE(queue.Take(Lane::kBackground, {.prune = false}).has_value());
   EXPECT_TRUE(std::holds_alternative<PruneCheckpoints>(*queue.Take(Lane::kBackground)));
   EXPECT_TRUE(queue.Prunes(/*may_prune=*/false)) << "it is under way";
 }

@@ -67,7 +67,8 @@ TEST_F(CheckpointFilesTest, OneOfAMasterThatDiedWhileItCommittedOutlivesAPowerCu
 TEST_F(CheckpointFilesTest, OneThatIsPrunedIsNoneAfterAPowerCutEither) {
   ASSERT_TRUE(Write(kFirst).ok());
   ASSERT_TRUE(Write(kSecond).ok());
-  checkpoints_.Prune({.job_folder = "job-1", .folder = kSecond, .keep_besides = {}}, {});
+  checkpoints_.Prune({.job_folder = "job-1", .folder = kSecond, .keep_besides = {}, .damaged = {}},
+                     {});
   EXPECT_EQ(Left(kSecond), absl::StatusCode::kOk);
   EXPECT_EQ(Left(kFirst), absl::StatusCode::kNotFound);
 }

@@ -11,7 +11,19 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-class CoreScaleTest : public testing::Test, protected CoreScaleHarness {};
+class CoreScaleTest : public testing::Test, protected CoreScaleHarness {
+ protected:
+  // A job that trains on one ps, and is to go to two; it does not evaluate.
+  std::string SubmitAndScale() {
+    JoinAll(2, 1);
+    v1::JobSpec spec = Quiet();
+    spec.mutable_evaluation()->set_every_epochs(1000);
+    const std::string id = Submit(spec, 1, 1);
+    RunUntilStep(id, 20);
+    EXPECT_TRUE(Scale(id, 2).ok());
+    return id;
+  }
+};
 
 TEST_F(CoreScaleTest, AJobGrowsWhileItTrainsAndNothingIsTrainedTwice) {
   JoinAll(3, 1);
@@ -200,12 +212,7 @@ TEST_F(CoreScaleTest, AMoveWaitsForPsThatAreNotHereAndTrainingGoesOn) {
 }
 
 TEST_F(CoreScaleTest, AMoveSaysWhichPsItWaitsFor) {
-  JoinAll(2, 1);
-  v1::JobSpec spec = Quiet();
-  spec.mutable_evaluation()->set_every_epochs(1000);
-  const std::string id = Submit(spec, 1, 1);
-  RunUntilStep(id, 20);
-  ASSERT_TRUE(Scale(id, 2).ok());
+  const std::string id = SubmitAndScale();
   const std::optional<Action> weigh = core_->TakeAction(Lane::kAside);
   ASSERT_TRUE(weigh.has_value());
   core_->SetUnanswered(weigh->id, {"ps-0"});
@@ -234,12 +241,7 @@ TEST_F(CoreScaleTest, AMoveSaysWhichPsItWaitsFor) {
 }
 
 TEST_F(CoreScaleTest, WhileTheBarrierIsHeldUpACopyBeginsOnceASecond) {
-  JoinAll(2, 1);
-  v1::JobSpec spec = Quiet();
-  spec.mutable_evaluation()->set_every_epochs(1000);
-  const std::string id = Submit(spec, 1, 1);
-  RunUntilStep(id, 20);
-  ASSERT_TRUE(Scale(id, 2).ok());
+  const std::string id = SubmitAndScale();
   // The worker does not end its unit.
   for (int i = 0; i < 3000; ++i) {
     Tell();

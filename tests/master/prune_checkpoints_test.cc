@@ -23,7 +23,8 @@ class PruneCheckpointsTest : public testing::Test {
 
   // A ps with rows and one without. `base`: the step of the checkpoint whose files are linked; 0:
   // none, the checkpoint is whole. Then what the master removes.
-  void Commit(uint64_t step, uint64_t base, uint32_t keep) {
+  void Commit(uint64_t step, uint64_t base, uint32_t keep,
+              const std::vector<std::string>& damaged = {}) {
     ASSERT_TRUE(fs_.CreateFolder(PathOf(step)).ok());
     v1::CheckpointManifest manifest;
     if (base > 0) manifest = *ReadManifest(fs_, PathOf(base));
@@ -48,6 +49,7 @@ class PruneCheckpointsTest : public testing::Test {
     prune.job_folder = "demo-1";
     prune.folder = Folder(step);
     prune.keep = keep;
+    prune.damaged = damaged;
     checkpoints_.Prune(prune, {});
   }
   // The byte is in all folders that have the file.
@@ -85,9 +87,14 @@ TEST_F(PruneCheckpointsTest, OneDamagedByteLeavesTheLastCheckpointOfTheChainBefo
   ASSERT_TRUE(found.status.ok()) << found.status;
   EXPECT_EQ(found.folder, Folder(40));
   EXPECT_THAT(found.skipped, ElementsAre(HasSubstr(Folder(80)), HasSubstr(Folder(70))));
-  // The job goes on from there. Those that it has gone back behind are damaged.
-  Commit(60, 0, 1);
-  EXPECT_THAT(Left(), ElementsAre(40, 60, 80));
+  EXPECT_THAT(found.damaged, ElementsAre(Folder(80), Folder(70)));
+  // The job goes on from there.
+  Commit(60, 0, 1, found.damaged);
+  EXPECT_THAT(Left(), ElementsAre(40, 60));
+  // A damaged one that is left for another reason does not take the place of a sound one.
+  Commit(70, 0, 3);
+  Commit(90, 0, 1, {Folder(70)});
+  EXPECT_THAT(Left(), ElementsAre(60, 90));
 }
 
 TEST_F(PruneCheckpointsTest, OfWholeCheckpointsTheOneBeforeIsKept) {

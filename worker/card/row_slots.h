@@ -45,11 +45,10 @@ class RowSlots {
   enum class Use { kRead, kTrain };
   // Finds the places [keys] of a batch's distinct keys. No slot occurs twice, and no key takes the
   // slot of another key of the batch. A row that was put into its slot more than `max_age` batches
-  // ago is put there anew. `pool` shares the
-  // work, if there is one, and does not change the places. `unused`, if given, gets changed rows
-  // that leave because no batch has had them for half of `max_age` batches or more, in the order of
-  // their slots. Each leaves at most max_age batches after the last batch that had it, if all
-  // batches since give `unused`.
+  // ago is put there anew. `pool` shares the work, if there is one, and does not change the places.
+  // `unused`, if given, gets changed rows that leave because no batch has had them for half of
+  // `max_age` batches or more, in the order of their slots. Each leaves at most max_age batches
+  // after the last batch that had it, if all batches since give `unused`.
   void Find(absl::Span<const uint64_t> keys, uint32_t max_age, std::vector<Place>* places,
             TaskPool* pool = nullptr, Use use = Use::kRead, std::vector<Changed>* unused = nullptr);
   // The rows in slots that batches have changed, in the order of their slots. From then on they
