@@ -139,6 +139,30 @@ class Reads(unittest.TestCase):
                 self.expect(self.root / f"by-{producer}", expected)
                 self.assertEqual(self.trained(f"by-{producer}"), trained + 3 * FIELDS * DIM)
 
+    def test_what_metadata_tell_of_the_code_stays(self):
+        """PyTorch's exporter of torch.export says what a number was, or of what it computed it."""
+        given = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR", "['cos', 'mul_1', 'val_12']", "['cos', 'net.scale']", "['scale']", "['val_2', 'vectors']")
+        trained = {"PARAMETER", "['cos', 'net.scale']", "['scale']"}
+        network = Network(17)
+        x, expected = network.vectors, 0
+        for number, origin in enumerate(given):
+            x = network.Tanh(network.Add(x, network.drawn(DIM)))
+            network.constants[-1].name = network.nodes[-2].input[1] = f"n{number}"
+            expected += DIM * (origin in trained)
+        # Of another that is the code's, under a name within a function of the exporter's.
+        x = network.Add(x, network.numbers(numpy.float32(0.5)))
+        network.constants[-1].name = network.nodes[-1].input[1] = "weight_0"
+        origins = {**{f"n{number}": origin for number, origin in enumerate(given)}, "weight_0": "['n3', 'tmp_1']", "tmp_1": "['val_3']"}
+        model, found = self.whole(network, x)
+        for name, origin in origins.items():
+            value = model.graph.value_info.add(name=name)
+            key = "onnxscript.optimizer.folded_from" if origin[0] == "[" else "torch.export.graph_signature.InputSpec.kind"
+            value.metadata_props.add(key=f"pkg.{key}", value=origin)
+        onnx.save(model, self.folder("metadata") / "model.onnx")
+        self.read()
+        self.expect(self.root / "metadata", found)
+        self.assertEqual(self.trained("metadata"), expected + FIELDS * DIM)
+
     def trained(self, name):
         (trained,) = numpy.fromfile(self.root / name / "trained", dtype=numpy.float32)
         return trained

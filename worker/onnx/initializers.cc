@@ -1,9 +1,11 @@
 #include "worker/onnx/initializers.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "worker/onnx/onnx_graph.h"
 
@@ -45,7 +47,71 @@ absl::string_view WithoutNumber(absl::string_view name) {
   return name.size() < whole.size() && absl::ConsumeSuffix(&name, "_") ? name : whole;
 }
 
+// The metadata_props of ONNX 1.16, later than the messages that this is built with.
+std::map<std::string, std::string> MetadataOf(const onnx::ValueInfoProto& value) {
+  constexpr int kMetadataProps = 4;
+  std::map<std::string, std::string> metadata;
+  const auto& fields = value.unknown_fields();
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const auto& field = fields.field(i);
+    onnx::StringStringEntryProto entry;
+    if (field.number() == kMetadataProps &&
+        field.type() == google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED &&
+        entry.ParseFromString(field.length_delimited())) {
+      metadata[entry.key()] = entry.value();
+    }
+  }
+  return metadata;
+}
+
+// Whether torch.export gives the name to what a function of PyTorch makes. Parameters have the
+// names of the network's attributes, within modules with a point.
+bool IsOfFunction(absl::string_view name) {
+  static const auto* const functions = new std::set<absl::string_view>(absl::StrSplit(
+      "_to_copy abs add arange bitwise_and bitwise_not bitwise_or cat ceil clamp clone "
+      "const convert_element_type copy cos cumsum detach div empty eq exp expand eye fill "
+      "flip floor floor_divide full full_like ge gt le lift_fresh_copy linspace log "
+      "logical_and logical_not logical_or logspace lt masked_fill mul ne neg new_full "
+      "new_ones new_zeros ones ones_like permute pow reciprocal remainder repeat reshape "
+      "rsqrt rsub scalar_tensor select select_scatter sin slice slice_scatter sqrt squeeze "
+      "stack sub transpose tril triu unsqueeze val view where zeros zeros_like",
+      ' '));
+  absl::ConsumeSuffix(&name, "_cast");
+  name = WithoutNumber(name);
+  absl::ConsumeSuffix(&name, "_default");
+  return functions->contains(name);
+}
+
 }  // namespace
+
+std::set<std::string> NamesOfCode(const onnx::GraphProto& file) {
+  std::set<std::string> of_code;
+  // Only their sizes can be known.
+  for (const onnx::ValueInfoProto& input : file.input()) of_code.insert(input.name());
+  std::map<std::string, std::vector<std::string>> computed;  // of what
+  for (const onnx::ValueInfoProto& value : file.value_info()) {
+    std::map<std::string, std::string> metadata = MetadataOf(value);
+    const std::string& kind = metadata["pkg.torch.export.graph_signature.InputSpec.kind"];
+    if (kind == "BUFFER" || kind == "CONSTANT_TENSOR") of_code.insert(value.name());
+    // A list as Python prints it.
+    const std::string& of = metadata["pkg.onnxscript.optimizer.folded_from"];
+    if (!of.empty()) {
+      computed[value.name()] = absl::StrSplit(of, absl::ByAnyChar("[]', "), absl::SkipEmpty());
+    }
+  }
+  // Some were computed of others.
+  for (size_t before = 0; before != of_code.size();) {
+    before = of_code.size();
+    for (const auto& [name, parts] : computed) {
+      if (std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
+            return of_code.contains(part) || IsOfFunction(part);
+          })) {
+        of_code.insert(name);
+      }
+    }
+  }
+  return of_code;
+}
 
 std::set<std::string> NamesWithGradient(const std::vector<const onnx::NodeProto*>& nodes,
                                         const std::vector<std::string>& outputs,
