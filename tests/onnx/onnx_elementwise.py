@@ -9,10 +9,28 @@ from shapes import PLACES
 @case(20)
 def functions(n):
     x, positive = n.flat(), n.Add(n.Abs(n.flat()), n.float(0.5))
-    parts = [n.Sin(x), n.Cos(x), n.Atan(x), n.Floor(x), n.Ceil(x), n.Round(x), n.Pow(x, n.float(3)), n.Pow(positive, n.float(-1.5)), n.Pow(x, n.int(2)), n.Mish(x), n.Sign(x),
+    parts = [n.Sin(x), n.Cos(x), n.Atan(x), n.Sinh(x), n.Floor(x), n.Ceil(x), n.Round(x), n.Pow(x, n.float(3)), n.Pow(positive, n.float(-1.5)), n.Pow(x, n.int(2)), n.Mish(x), n.Sign(x),
              n.Celu(x, alpha=0.7), n.Gelu(x, approximate="tanh"), n.Gelu(x), n.HardSwish(x), n.Softsign(x), n.Reciprocal(positive),
-             n.Neg(x), n.Max(x, n.float(0.1), n.Neg(x)), n.Min(x, n.drawn(35))]
+             n.Neg(x), n.Max(x, n.float(0.1), n.Neg(x)), n.Min(x, n.drawn(35)), n.ReduceMean(x, n.ints(1))]
     return n.Concat(*parts, axis=1)
+
+
+@case()
+def quotients_of_whole_numbers(n):
+    """And remainders, of which ONNX has two, where operands differ in sign."""
+    x, of = n.Cast(n.Mul(n.flat(), n.float(20)), to=TensorProto.INT64), n.ints(*([3, -3, 7, 2, -5] * 7))
+    whole = [n.Div(x, of), n.Mod(x, of), n.Mod(x, of, fmod=1), n.Div(n.int(100), n.Add(n.Mul(x, x), n.int(1)))]
+    return n.Concat(n.Mod(n.flat(), n.float(0.7), fmod=1), *[n.Cast(n.Div(y, n.int(2)), to=TensorProto.FLOAT) for y in whole], axis=1)
+
+
+@case()
+def bounds_searched_by_samples(n):
+    """As torch.bucketize is exported: halves of a table, by places that samples compute; the first one place for all."""
+    bounds, zeros = n.drawn(DENSE, scale=1.0), n.Expand(n.int(0), n.Shape(n.dense))
+    at = n.GatherND(bounds, n.Unsqueeze(n.Add(zeros, n.int(1)), n.ints(2)))
+    places = n.Div(n.Add(n.Where(n.Greater(n.dense, at), n.int(3), n.int(0)), n.int(1)), n.int(2))
+    above = n.Greater(n.dense, n.GatherND(bounds, n.Unsqueeze(places, n.ints(2))))
+    return n.Mul(n.dense, n.Cast(n.Add(places, n.Cast(above, to=TensorProto.INT64)), to=TensorProto.FLOAT))
 
 
 @case()

@@ -213,8 +213,8 @@ def recurrences_of_each_field(n):
 
 
 REFUSED = {
-    "a quotient of whole numbers that samples have; cast them to floats first": lambda n: n.Cast(
-        n.Div(n.Add(n.lengths, n.ints(1)), n.ints(2)), to=TensorProto.FLOAT),
+    "a mean of whole numbers that samples have; cast them to floats first": lambda n: n.Cast(
+        n.ReduceMean(n.Add(n.Unsqueeze(n.lengths, n.ints(1)), n.ints(1, 2)), axes=[1]), to=TensorProto.FLOAT),
     "reads numbers that count the samples of a batch": lambda n: n.Mul(n.dense, n.Cast(n.Unsqueeze(counted(n), n.ints(1)), to=TensorProto.FLOAT)),
     "as in x[arange(batch), place]": lambda n: n.Gather(counted(n), counted(n), axis=0),
     "[3, batch]: it would mix samples": lambda n: n.Gather(

@@ -73,24 +73,26 @@ absl::Status OnnxNodeReader::CheckInputs(size_t least) const {
 }
 
 absl::Status OnnxNodeReader::CheckWholeInputs() const {
-  static const auto* const divide = new std::set<std::string>{"Div", "Mean", "Mod", "ReduceMean"};
-  if (!divide->contains(node_.op_type()) || !IsWholeOf({0, 1})) return absl::OkStatus();
+  if (node_.op_type() != "ReduceMean" || !IsTensor(0) || !in(0).whole) return absl::OkStatus();
   return absl::UnimplementedError(
-      "a quotient of whole numbers that samples have; cast them to floats first");
+      "a mean of whole numbers that samples have; cast them to floats first");
 }
 
 bool OnnxNodeReader::IsWholeOf(const std::set<size_t>& of) const {
-  return std::any_of(of.begin(), of.end(), [&](size_t i) { return IsTensor(i) && in(i).whole; });
+  return std::any_of(of.begin(), of.end(), [&](size_t i) {
+    return Has(i) && (in(i).kind == OnnxValue::Kind::kInts || in(i).whole);
+  });
 }
 
-// Operands of one op have one type, but a known one has no mark.
+// Operands of one op have one type.
 void OnnxNodeReader::MarkOutputs(const std::string& order) {
   static const auto* const always = new std::set<std::string>{
       "And",  "ArgMax",      "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN",
       "Less", "LessOrEqual", "Not",    "Or",    "Xor"};
   static const auto* const operands = new std::map<std::string, std::set<size_t>>{
-      {"Add", {0, 1}}, {"CastLike", {1}}, {"Concat", {0, 1}}, {"Max", {0, 1}},
-      {"Min", {0, 1}}, {"Mul", {0, 1}},   {"Sub", {0, 1}},    {"Where", {1, 2}}};
+      {"Add", {0, 1}}, {"CastLike", {1}}, {"Concat", {0, 1}}, {"ConstantOfShape", {}},
+      {"EyeLike", {}}, {"Max", {0, 1}},   {"Div", {0, 1}},    {"Min", {0, 1}},
+      {"Mod", {0, 1}}, {"Mul", {0, 1}},   {"Sub", {0, 1}},    {"Where", {1, 2}}};
   if (!GraphsWithin(node_).empty()) return;  // the nodes within did it
   const std::string& op = node_.op_type();
   const auto found = operands->find(op);

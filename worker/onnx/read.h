@@ -58,6 +58,8 @@ class OnnxNodeReader {
   // Input i; no numbers if it is missing.
   const OnnxValue& in(size_t i) const;
   bool IsTensor(size_t i) const { return Has(i) && in(i).kind == OnnxValue::Kind::kTensor; }
+  // Whether one of these inputs is of whole numbers or truth values.
+  bool IsWholeOf(const std::set<size_t>& of) const;
   // Whether a normalisation has no scale, input i (`number` 1), or no shift (0): the input is
   // missing or StandsForNone.
   bool HasNone(size_t i, float number) const;
@@ -192,8 +194,6 @@ class OnnxNodeReader {
 
  private:
   std::string NewName() const;
-  // Whether one of these inputs is a tensor of whole numbers or truth values.
-  bool IsWholeOf(const std::set<size_t>& of) const;
 
   // The name that stands for `name` of this node in every round of the loops around it.
   std::string Alike(const std::string& name) const {

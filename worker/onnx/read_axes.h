@@ -23,6 +23,9 @@ absl::StatusOr<std::vector<int64_t>> MergedPlaces(const std::vector<int64_t>& in
 
 // A constant number of the rank of x.
 Tensor NumberBeside(OnnxNodeReader& r, Tensor x, double value);
+
+// x without what is behind its point: floor(max(x, 0)) - floor(max(-x, 0)). Without a gradient.
+Tensor Truncated(OnnxNodeReader& r, Tensor x);
 // Places `begin` to `end` of an axis of the tensor.
 Tensor Sliced(OnnxNodeReader& r, Tensor x, int axis, int64_t begin, int64_t end);
 // The tensor with `before` and `after` more places at the ends of an axis, which hold `value`.

@@ -40,6 +40,41 @@ Tensor NumberBeside(OnnxNodeReader& r, Tensor x, double value) {
   return r.Layer("Constant", {}, Options().Set("shape", dims).Set("value", value));
 }
 
+Tensor Truncated(OnnxNodeReader& r, Tensor x) {
+  const auto below = [&r](Tensor at) { return r.Layer("Floor", {r.Layer("Relu", {at})}); };
+  const Tensor negative = r.Layer("Sub", {NumberBeside(r, x, 0), x});
+  return r.Layer("Sub", {below(x), below(negative)});
+}
+
+// Of whole numbers without what is behind the point.
+absl::Status ReadDiv(OnnxNodeReader& r) {
+  if (AllInts(r)) return ReadIntArithmetic(r);
+  const bool whole = r.IsWholeOf({0, 1});
+  return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
+    const Tensor quotient = r.Layer("Div", operands);
+    return whole ? Truncated(r, quotient) : quotient;
+  });
+}
+
+// x - y floor(x / y), or with fmod, which floats must have, x - y trunc(x / y).
+absl::Status ReadMod(OnnxNodeReader& r) {
+  if (AllInts(r)) return ReadIntArithmetic(r);
+  const bool truncated = r.Int("fmod", 0) != 0;
+  return SetBroadcast(r, [&](const std::vector<Tensor>& operands) {
+    const Tensor quotient = r.Layer("Div", operands);
+    const Tensor times = truncated ? Truncated(r, quotient) : r.Layer("Floor", {quotient});
+    return r.Layer("Sub", {operands[0], r.Layer("Mul", {operands[1], times})});
+  });
+}
+
+// (exp(x) - exp(-x)) / 2
+absl::Status ReadSinh(OnnxNodeReader& r) {
+  return SetElementwise(r, [&](Tensor x) {
+    const Tensor falling = r.Layer("Exp", {Scaled(r, x, -1)});
+    return Scaled(r, r.Layer("Sub", {r.Layer("Exp", {x}), falling}), 0.5);
+  });
+}
+
 absl::Status ReadNeg(OnnxNodeReader& r) {
   if (AllInts(r)) return ReadIntArithmetic(r);
   return SetElementwise(r, [&](Tensor x) { return Scaled(r, x, -1); });

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/onnx/known_numbers.h"
+#include "worker/onnx/nodes_within.h"
 #include "worker/onnx/read_axes.h"
 #include "worker/onnx/reads.h"
 
@@ -53,10 +54,22 @@ absl::Status ReadGather(OnnxNodeReader& r) {
 
 // Takes known places of the first axes, as PyTorch exports x[:, i, j], or of each sample its own.
 absl::Status ReadGatherNd(OnnxNodeReader& r) {
-  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   const std::vector<int64_t> to = r.DimsOf(r.in(1));
+  const bool of_one_axis = !to.empty() && to.back() == 1;
+  if (of_one_axis && r.Int("batch_dims", 0) == 0 && !r.IsTensor(0) &&
+      (r.IsTensor(1) || r.in(1).HasBatch())) {
+    // A table of the file, as torch.bucketize searches its bounds.
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue indices, r.AlongAxis("Squeeze", -1, {r.in(1)}));
+    NodesWithin nodes(r);
+    const std::string places = nodes.Input(std::move(indices));
+    TESSERA_ASSIGN_OR_RETURN(
+        OnnxValue rows, nodes.Read("rows", nodes.Add("Gather", {nodes.Input(r.in(0)), places})));
+    r.Set(std::move(rows));
+    return absl::OkStatus();
+  }
+  TESSERA_ASSIGN_OR_RETURN(OnnxValue x, r.TensorIn(0));
   const bool by_sample = r.Int("batch_dims", 0) == 1 && !x.IsUnbatched() && x.batch_axis() == 0 &&
-                         r.IsTensor(1) && !to.empty() && to.back() == 1;
+                         r.IsTensor(1) && of_one_axis;
   if (by_sample) {
     TESSERA_ASSIGN_OR_RETURN(const OnnxValue indices, r.AlongAxis("Squeeze", -1, {r.in(1)}));
     TESSERA_ASSIGN_OR_RETURN(OnnxValue chosen, ChosenBySample(r, x, indices));

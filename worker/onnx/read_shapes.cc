@@ -253,13 +253,6 @@ absl::Status ReadIdentity(OnnxNodeReader& r) {
 
 namespace {
 
-// x without what is behind its point: floor(max(x, 0)) - floor(max(-x, 0)). Without a gradient.
-Tensor Truncated(OnnxNodeReader& r, Tensor x) {
-  const auto below = [&r](Tensor at) { return r.Layer("Floor", {r.Layer("Relu", {at})}); };
-  const Tensor negative = r.Layer("Sub", {NumberBeside(r, x, 0), x});
-  return r.Layer("Sub", {below(x), below(negative)});
-}
-
 // Floats are float32 here, and so are whole numbers that samples have.
 absl::Status CastTo(OnnxNodeReader& r, int64_t to) {
   const bool to_float = IsFloatType(to);
