@@ -481,6 +481,20 @@ def attention(n):
     return n.Concat(*[n.Flatten(n.Transpose(t, perm=[0, 2, 1, 3])) for t in heads], n.Flatten(side_by_side), axis=1)
 
 
+@case(opset=23)
+def attention_with_other_masks(n):
+    """By samples, of numbers that are trained, of fewer heads of keys; which ours, one op, has not."""
+    vectors = lambda width: n.MatMul(n.vectors, n.drawn(DIM, width))
+    split = lambda heads, width: n.Transpose(n.Reshape(vectors(heads * width), n.ints(0, FIELDS, heads, width)), perm=[0, 2, 1, 3])
+    above = n.Greater(n.ReduceMean(n.vectors, n.ints(2), keepdims=0), n.float(0))
+    shown = n.Or(n.Unsqueeze(above, n.ints(1, 2)), n.numbers(numpy.eye(FIELDS, dtype=bool)))
+    heads = [n.Attention(split(2, 3), split(2, 3), split(2, 5), shown, is_causal=1),
+             n.Attention(split(2, 2), split(2, 2), split(2, 2), n.drawn(FIELDS, FIELDS), scale=0.25),
+             n.Attention(split(4, 2), split(2, 2), split(2, 3), is_causal=1)]
+    side_by_side = n.Attention(vectors(8), vectors(4), vectors(6), n.drawn(4, FIELDS, FIELDS), q_num_heads=4, kv_num_heads=2)
+    return n.Concat(*[n.Flatten(n.Transpose(t, perm=[0, 2, 1, 3])) for t in heads], n.Flatten(side_by_side), axis=1)
+
+
 @case(opset=24)
 def newest_ops(n):
     groups = n.GroupNormalization(n.vectors, n.drawn(FIELDS), n.drawn(FIELDS), num_groups=2, epsilon=0.01)

@@ -46,10 +46,8 @@ REFUSED = {
     "some of its weights in common": lambda n: (lambda w: n.Concat(*[n.Flatten(n.Transpose(n.GRU(
         n.Transpose(n.vectors, perm=[1, 0, 2]), w, n.drawn(2, 18, 6), n.drawn(2, 36), outputs=2, hidden_size=6, linear_before_reset=1,
         direction="bidirectional")[1], perm=[1, 0, 2])) for _ in range(2)], axis=1))(n.drawn(2, 18, DIM)),
-    "that hides what is behind each query": lambda n: n.Attention(*[n.vectors] * 3, n.drawn(FIELDS, FIELDS), q_num_heads=2,
-                                                                 kv_num_heads=2),
-    "2 heads of queries and 1 of keys": lambda n: n.Attention(n.vectors, *[n.MatMul(n.vectors, n.drawn(DIM, 4))] * 2, q_num_heads=2,
-                                                              kv_num_heads=1),
+    "4 heads of queries and 3 of keys": lambda n: n.Attention(n.vectors, *[n.MatMul(n.vectors, n.drawn(DIM, 6))] * 2, q_num_heads=4,
+                                                              kv_num_heads=3),
     "averages that leave out what is padded": lambda n: n.AveragePool(n.vectors, kernel_shape=[DIM], auto_pad="SAME_UPPER"),
     "ceil_mode where windows reach beyond": lambda n: n.MaxPool(n.vectors, kernel_shape=[3], strides=[2], ceil_mode=1),
     "of more than 256 places": lambda n: n.Conv(n.Reshape(n.Concat(*[n.vectors] * 40, axis=1), n.ints(0, 1, 40, 32)), n.drawn(1, 1, 32, 32)),

@@ -1,8 +1,13 @@
-// ONNX's Attention, of opset 23 on: our op, whose heads lie side by side.
+// ONNX's Attention, of opset 23 on: our op, whose heads lie side by side; with a mask that ours has
+// not, or fewer heads of keys, the products and the softmax.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "worker/onnx/nodes_within.h"
 #include "worker/onnx/reads.h"
 
 namespace tessera::worker {
@@ -32,8 +37,8 @@ absl::StatusOr<Tensor> SideBySide(OnnxNodeReader& r, size_t i, size_t rank) {
 }
 
 // Whether the mask hides from each query the keys behind it; false if there is no mask or it hides
-// nothing. UNIMPLEMENTED: another mask.
-absl::StatusOr<bool> MasksWhatIsBehind(const OnnxNodeReader& r, int64_t queries, int64_t keys) {
+// nothing; nullopt: another mask.
+std::optional<bool> MasksWhatIsBehind(const OnnxNodeReader& r, int64_t queries, int64_t keys) {
   if (!r.Has(3)) return false;
   const OnnxValue& mask = r.in(3);
   const bool truths = mask.kind == OnnxValue::Kind::kInts;
@@ -49,10 +54,67 @@ absl::StatusOr<bool> MasksWhatIsBehind(const OnnxNodeReader& r, int64_t queries,
     hides_none &= shown;
     hides_what_is_behind &= shown == (i % keys <= i / keys);
   }
-  if (fits && (hides_none || hides_what_is_behind)) return !hides_none;
-  return absl::UnimplementedError(absl::StrCat("its mask ", DimsText(mask.dims),
-                                               ": expected none, or a constant [", queries, ", ",
-                                               keys, "] that hides what is behind each query"));
+  if (!hides_none && !hides_what_is_behind) return std::nullopt;
+  return !hides_none;
+}
+
+OnnxValue Number(float number) {
+  OnnxValue value;
+  value.kind = OnnxValue::Kind::kFloats;
+  value.floats = {number};
+  return value;
+}
+
+struct Heads {
+  int64_t of_queries, of_keys;
+};
+
+// [batch, heads, rows, n] of queries (input 0), keys (1) or values (2), as many heads as of
+// queries: each head of keys is that of several queries' heads one after another.
+std::string Apart(NodesWithin& nodes, const OnnxNodeReader& r, size_t i, Heads heads) {
+  std::vector<int64_t> dims = r.DimsOf(r.in(i));
+  std::string x = nodes.Input(r.in(i));
+  const int64_t own = i == 0 ? heads.of_queries : heads.of_keys;
+  if (dims.size() == 3) {
+    const std::string split = nodes.Add("Reshape", {x, nodes.Ints({0, 0, own, -1}, {4})});
+    x = nodes.Add("Transpose", {split}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+    dims = {dims[0], own, dims[1], dims[2] / own};
+  }
+  if (own == heads.of_queries) return x;
+  const int64_t times = heads.of_queries / own;
+  x = nodes.Add("Unsqueeze", {x, nodes.Ints({2}, {1})});
+  x = nodes.Add("Expand", {x, nodes.Ints({1, 1, times, 1, 1}, {5})});
+  return nodes.Add("Reshape", {x, nodes.Ints({0, own * times, dims[2], dims[3]}, {4})});
+}
+
+// softmax(scale q k^T + mask) v
+absl::StatusOr<OnnxValue> OfProducts(OnnxNodeReader& r, Heads heads, float scale) {
+  const size_t rank = r.DimsOf(r.in(0)).size();
+  const int64_t queries = r.DimsOf(r.in(0))[rank - 2], keys = r.DimsOf(r.in(1))[rank - 2];
+  NodesWithin nodes(r);
+  const std::string q = Apart(nodes, r, 0, heads), k = Apart(nodes, r, 1, heads);
+  const std::string turned =
+      nodes.Add("Transpose", {k}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  std::string scores = nodes.Add("MatMul", {q, turned});
+  scores = nodes.Add("Mul", {scores, nodes.Input(Number(scale))});
+  const std::string hidden = nodes.Input(Number(std::numeric_limits<float>::lowest()));
+  if (r.Has(3)) {
+    const bool truths = r.IsWholeOf({3});
+    const std::string mask = nodes.Input(r.in(3));
+    scores = truths ? nodes.Add("Where", {mask, scores, hidden}) : nodes.Add("Add", {scores, mask});
+  }
+  if (r.Int("is_causal", 0) != 0) {
+    std::vector<int64_t> shown;
+    for (int64_t i = 0; i < queries * keys; ++i) shown.push_back(i % keys <= i / keys ? 1 : 0);
+    scores = nodes.Add("Where", {nodes.Ints(shown, {queries, keys}), scores, hidden});
+  }
+  const std::string weights = nodes.Add("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  std::string y = nodes.Add("MatMul", {weights, Apart(nodes, r, 2, heads)});
+  if (rank == 3) {
+    y = nodes.Add("Transpose", {y}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+    y = nodes.Add("Reshape", {y, nodes.Ints({0, 0, -1}, {3})});
+  }
+  return nodes.Read("attention", y);
 }
 
 }  // namespace
@@ -71,15 +133,22 @@ absl::Status ReadAttention(OnnxNodeReader& r) {
   }
   const int64_t heads = rank == 4 ? r.DimsOf(query)[1] : r.Int("q_num_heads", 1);
   const int64_t of_keys = rank == 4 ? r.DimsOf(r.in(1))[1] : r.Int("kv_num_heads", heads);
-  if (of_keys != heads || heads < 1) {
-    return absl::UnimplementedError(
-        absl::StrCat(heads, " heads of queries and ", of_keys, " of keys; expected as many"));
+  if (heads < 1 || of_keys < 1 || heads % of_keys != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(heads, " heads of queries and ", of_keys,
+                                                   " of keys; expected as many, or a divisor"));
   }
   const int64_t queries = r.shape(inputs[0]).dim(0), keys = r.shape(inputs[1]).dim(0);
-  TESSERA_ASSIGN_OR_RETURN(const bool masked, MasksWhatIsBehind(r, queries, keys));
+  const std::optional<bool> masked = MasksWhatIsBehind(r, queries, keys);
+  if (!masked.has_value() || of_keys != heads) {
+    const int64_t width = rank == 4 ? r.DimsOf(query)[3] : r.DimsOf(query)[2] / heads;
+    const float scale = r.Float("scale", 1 / std::sqrt(static_cast<float>(width)));
+    TESSERA_ASSIGN_OR_RETURN(OnnxValue y, OfProducts(r, {heads, of_keys}, scale));
+    r.Set(std::move(y));
+    return absl::OkStatus();
+  }
   google::protobuf::Struct options = Options()
                                          .Set("heads", static_cast<double>(heads))
-                                         .Set("causal", masked || r.Int("is_causal", 0) != 0);
+                                         .Set("causal", *masked || r.Int("is_causal", 0) != 0);
   if (r.Attribute("scale") != nullptr) {
     (*options.mutable_fields())["scale"].set_number_value(r.Float("scale", 1));
   }
