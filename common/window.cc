@@ -1,6 +1,7 @@
 #include "common/window.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/random.h"
 
@@ -45,20 +46,26 @@ uint64_t CountRecords(const std::vector<v1::RecordRange>& ranges) {
   return n;
 }
 
-std::vector<v1::RecordRange> SliceRanges(const std::vector<v1::RecordRange>& ranges, uint64_t begin,
-                                         uint64_t end) {
+JoinedRanges::JoinedRanges(std::vector<v1::RecordRange> ranges) : ranges_(std::move(ranges)) {
+  ends_.reserve(ranges_.size());
+  for (const v1::RecordRange& range : ranges_) {
+    ends_.push_back(records() + range.end() - range.begin());
+  }
+}
+
+std::vector<v1::RecordRange> JoinedRanges::Slice(uint64_t begin, uint64_t end) const {
   std::vector<v1::RecordRange> slice;
-  uint64_t at = 0;
-  for (const v1::RecordRange& range : ranges) {
-    const uint64_t size = range.end() - range.begin();
-    const uint64_t from = std::max(begin, at);
-    const uint64_t to = std::min(end, at + size);
-    if (from < to) {
-      v1::RecordRange& part = slice.emplace_back(range);
-      part.set_begin(range.begin() + (from - at));
-      part.set_end(range.begin() + (to - at));
-    }
-    at += size;
+  // The first that reaches beyond `begin`.
+  auto i = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());
+  for (; i < ranges_.size(); ++i) {
+    const v1::RecordRange& range = ranges_[i];
+    const uint64_t at = ends_[i] - (range.end() - range.begin());
+    if (at >= end) break;
+    const uint64_t from = std::max(begin, at), to = std::min(end, ends_[i]);
+    if (from == to) continue;
+    v1::RecordRange& part = slice.emplace_back(range);
+    part.set_begin(range.begin() + (from - at));
+    part.set_end(range.begin() + (to - at));
   }
   return slice;
 }

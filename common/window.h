@@ -30,9 +30,20 @@ std::vector<std::vector<v1::RecordRange>> EpochWindows(const std::vector<v1::Fil
 
 uint64_t CountRecords(const std::vector<v1::RecordRange>& ranges);
 
-// Records [begin, end) of the concatenation of `ranges`.
-std::vector<v1::RecordRange> SliceRanges(const std::vector<v1::RecordRange>& ranges, uint64_t begin,
-                                         uint64_t end);
+// Ranges one after another. A slice takes time for what it has, and for the logarithm of the rest.
+class JoinedRanges {
+ public:
+  explicit JoinedRanges(std::vector<v1::RecordRange> ranges);
+
+  const std::vector<v1::RecordRange>& ranges() const { return ranges_; }
+  uint64_t records() const { return ends_.empty() ? 0 : ends_.back(); }
+  // Records [begin, end) of all.
+  std::vector<v1::RecordRange> Slice(uint64_t begin, uint64_t end) const;
+
+ private:
+  std::vector<v1::RecordRange> ranges_;
+  std::vector<uint64_t> ends_;  // of each range, among all records
+};
 
 // Rank r's even part of n records: [n*r/ranks, n*(r+1)/ranks).
 struct Part {

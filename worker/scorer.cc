@@ -88,12 +88,13 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
   // Forgets rows that the card has kept, so that all rows of this call are about equally old.
   TESSERA_RETURN_IF_ERROR(BeginPooling(context_, Pooled::kToScore));
   Summary summary;
-  const uint64_t total = CountRecords(ranges);
+  const JoinedRanges joined(ranges);
+  const uint64_t total = joined.records();
   const uint64_t chunk = kChunkRecords - kChunkRecords % ScoreBatchRecords(context_->spec());
   for (uint64_t begin = 0; begin < total; begin += chunk) {
     TESSERA_ASSIGN_OR_RETURN(
         const DataSource::Records records,
-        context_->source->Read(SliceRanges(ranges, begin, std::min(begin + chunk, total))));
+        context_->source->Read(joined.Slice(begin, std::min(begin + chunk, total))));
     TESSERA_RETURN_IF_ERROR(ScoreRecords(records, step, sink));
     summary.samples += records.batch.size;
     summary.bad_records += records.bad_records;

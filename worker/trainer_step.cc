@@ -254,7 +254,7 @@ double Trainer::SquaredNorm(const PreparedBatch& batch) const {
     for (const uint32_t row : keys.row) {
       if (added[row]) continue;
       added[row] = true;
-      const float* const gradient = embedding_gradients_[l].data() + row * lookups[l].dim;
+      const float* const gradient = embedding_gradients_[l].data() + size_t{row} * lookups[l].dim;
       for (uint32_t d = 0; d < lookups[l].dim; ++d) {
         sum += static_cast<double>(gradient[d]) * gradient[d];
       }

@@ -97,6 +97,8 @@ class MasterCore {
   // See JobService.Scale. A refused request changes nothing, not even the half that could be done.
   absl::StatusOr<v1::ScaleResponse> Scale(const v1::ScaleRequest& request, const Now& now);
   absl::StatusOr<v1::JobStatus> GetJob(const std::string& job_id, const Now& now);
+  // The phase of its status, without a copy of the rest. NOT_FOUND: no such job.
+  absl::StatusOr<std::string> PhaseOf(const std::string& job_id) const;
   std::vector<v1::JobStatus> ListJobs(const Now& now);
   v1::ClusterStatus Cluster() const;
 

@@ -66,6 +66,12 @@ absl::StatusOr<v1::JobStatus> MasterCore::GetJob(const std::string& job_id, cons
   return StatusOf(record, now);
 }
 
+absl::StatusOr<std::string> MasterCore::PhaseOf(const std::string& job_id) const {
+  const v1::JobRecord* const record = jobs_.Find(job_id);
+  if (record == nullptr) return UnknownJob(job_id);
+  return record->status().phase();
+}
+
 std::vector<v1::JobStatus> MasterCore::ListJobs(const Now& now) {
   std::vector<v1::JobStatus> all;
   size_t bytes = 0;

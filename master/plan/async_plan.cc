@@ -174,7 +174,7 @@ class AsyncPlan final : public TrainingPlan {
   }
 
   uint64_t Batches(uint64_t window) {
-    const uint64_t records = CountRecords(cache_.Of(epoch_)[window]);
+    const uint64_t records = cache_.Of(epoch_)[window].records();
     return (records + options_.batch_size - 1) / options_.batch_size;
   }
 
@@ -253,7 +253,8 @@ class AsyncPlan final : public TrainingPlan {
     v1::Train unit;
     unit.set_epoch(static_cast<uint32_t>(epoch_));
     unit.set_window(r.part->window);
-    for (const v1::RecordRange& range : windows[r.part->window]) *unit.add_ranges() = range;
+    for (const v1::RecordRange& range : windows[r.part->window].ranges())
+      *unit.add_ranges() = range;
     unit.set_batch_begin(r.part->next);
     unit.set_batch_end(r.part->next + r.batches);
     unit.set_batch_size(options_.batch_size);
@@ -273,10 +274,10 @@ class AsyncPlan final : public TrainingPlan {
     };
     const uint64_t window = next_window_ + static_cast<uint64_t>(std::count_if(
                                                ranks_.begin(), ranks_.end(), ends_before));
-    if (window < windows.size()) return windows[window];
+    if (window < windows.size()) return windows[window].ranges();
     const bool is_last = options_.epochs > 0 && epoch_ + 1 >= options_.epochs;
     if (ranks_.size() > 1 || is_last) return {};
-    return cache_.Of(epoch_ + 1)[0];
+    return cache_.Of(epoch_ + 1)[0].ranges();
   }
 
   const PlanOptions options_;

@@ -63,14 +63,14 @@ EvaluationRound::EvaluationRound(uint64_t id, std::string split,
       layout_(std::move(layout)),
       folded_(std::move(folded)),
       sums_(folded_.empty() ? nullptr : std::make_unique<ScoreSums>(layout_, folded_)) {
-  const std::vector<v1::RecordRange> all = AllRecords(files);
-  const uint64_t records = CountRecords(all);
+  const JoinedRanges all(AllRecords(files));
+  const uint64_t records = all.records();
   for (uint64_t begin = 0; begin < records; begin += unit_records) {
     Unit& unit = units_.emplace_back();
     unit.records = std::min(unit_records, records - begin);
     unit.work.set_evaluation_id(id_);
     unit.work.set_split(split_);
-    for (v1::RecordRange& range : SliceRanges(all, begin, begin + unit.records)) {
+    for (v1::RecordRange& range : all.Slice(begin, begin + unit.records)) {
       *unit.work.add_ranges() = std::move(range);
     }
   }

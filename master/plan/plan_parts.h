@@ -14,7 +14,7 @@
 // Parts that the sync and the async form of TrainingPlan share.
 namespace tessera::master {
 
-using Windows = std::vector<std::vector<v1::RecordRange>>;
+using Windows = std::vector<JoinedRanges>;
 
 // The shapes of windows: `first` for the epoch that a position is within, which may have begun with
 // another number of workers; `later` for the epochs after it.
@@ -50,8 +50,11 @@ class EpochWindowCache {
       entries_.erase(entries_[0].epoch < entries_[1].epoch ? entries_.begin()
                                                            : entries_.begin() + 1);
     }
-    entries_.push_back(
-        {epoch, std::make_unique<Windows>(EpochWindows(files_, epoch, shapes_.Of(epoch)))});
+    auto windows = std::make_unique<Windows>();
+    for (auto& window : EpochWindows(files_, epoch, shapes_.Of(epoch))) {
+      windows->emplace_back(std::move(window));
+    }
+    entries_.push_back({epoch, std::move(windows)});
     return *entries_.back().windows;
   }
 

@@ -10,10 +10,10 @@ namespace tessera::master {
 
 v1::Predict PredictionParts::Next(const std::vector<v1::FileRecords>& files,
                                   const std::string& output) {
-  const std::vector<v1::RecordRange> all = AllRecords(files);
-  const Part part = EvenPart(CountRecords(all), handed_out_, parts_);
+  const JoinedRanges all(AllRecords(files));
+  const Part part = EvenPart(all.records(), handed_out_, parts_);
   v1::Predict predict;
-  for (v1::RecordRange& range : SliceRanges(all, part.begin, part.end)) {
+  for (v1::RecordRange& range : all.Slice(part.begin, part.end)) {
     *predict.add_ranges() = std::move(range);
   }
   predict.set_output(parts_ == 1 ? output

@@ -146,8 +146,8 @@ class SyncPlan final : public TrainingPlan {
     done_ = {sync.done().begin(), sync.done().end()};
   }
 
-  uint64_t Steps(const std::vector<v1::RecordRange>& window) const {
-    return SyncSteps(CountRecords(window), options_.batch_size, options_.workers);
+  uint64_t Steps(const JoinedRanges& window) const {
+    return SyncSteps(window.records(), options_.batch_size, options_.workers);
   }
 
   uint64_t TotalSteps() {
@@ -196,13 +196,13 @@ class SyncPlan final : public TrainingPlan {
     return true;
   }
 
-  std::vector<v1::RecordRange> RankRanges(const std::vector<v1::RecordRange>& window, Rank rank) {
-    const Part part = EvenPart(CountRecords(window), rank.value(), options_.workers);
-    return SliceRanges(window, part.begin, part.end);
+  std::vector<v1::RecordRange> RankRanges(const JoinedRanges& window, Rank rank) {
+    const Part part = EvenPart(window.records(), rank.value(), options_.workers);
+    return window.Slice(part.begin, part.end);
   }
 
   v1::Train Unit(Rank rank, const Cut& cut) {
-    const std::vector<v1::RecordRange>& window = cache_.Of(cut.begin.epoch)[cut.begin.window];
+    const JoinedRanges& window = cache_.Of(cut.begin.epoch)[cut.begin.window];
     v1::Train unit;
     unit.set_epoch(static_cast<uint32_t>(cut.begin.epoch));
     unit.set_window(cut.begin.window);
@@ -213,7 +213,7 @@ class SyncPlan final : public TrainingPlan {
         EvenPart(options_.batch_size, rank.value(), options_.workers).size()));
     unit.set_first_step(cut.begin.step);
     unit.set_schedule_step(cut.begin.step);
-    unit.set_window_records(CountRecords(window));
+    unit.set_window_records(window.records());
     const bool last = cut.begin.window + 1 == cache_.Of(cut.begin.epoch).size();
     if (!last || options_.epochs == 0 || cut.begin.epoch + 1 < options_.epochs) {
       const Windows& after = cache_.Of(cut.begin.epoch + (last ? 1 : 0));

@@ -155,7 +155,7 @@ absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions&
     } else {
       // Another number of ranks shares the rest of the epoch, from its first window that is not
       // done.
-      const Windows windows = EpochWindows(files, start.epoch(), had);
+      const auto windows = EpochWindows(files, start.epoch(), had);
       shapes.first.shard_records = had.shard_records;
       shapes.first.begin = had.begin;
       for (uint64_t w = 0; w < start.next_window() && w < windows.size(); ++w) {

@@ -60,11 +60,11 @@ grpc::Status WorkServiceImpl::NextWork(grpc::ServerContext* context,
     *response = **std::move(unit);
     return grpc::Status::OK;
   }
-  absl::StatusOr<v1::JobStatus> job = host_->UpdateQuietly(
-      [&](MasterCore& core, const Now& now) { return core.GetJob(request->job_id(), now); });
+  const absl::StatusOr<std::string> phase = host_->Read(
+      [&](const MasterCore& core, const Now&) { return core.PhaseOf(request->job_id()); });
   response->mutable_wait()->set_reason(
-      job.ok() ? absl::StrCat("the job is ", job->phase(), ", and other workers have all there is")
-               : "nothing to do");
+      phase.ok() ? absl::StrCat("the job is ", *phase, ", and other workers have all there is")
+                 : "nothing to do");
   return grpc::Status::OK;
 }
 

@@ -100,65 +100,65 @@ absl::StatusOr<Membership::Joined> Membership::Join(const v1::Hello& hello, absl
     }
     joined.replaced = Kill(other, "its process joined again", now);
   }
-  Node& node = nodes_[name];
-  node = Node();
-  node.kind = hello.kind();
-  node.name = name;
+  Node& node = Begin(hello.kind(), name, next_incarnation_++, now, wall);
   node.address = hello.address();
-  node.incarnation = next_incarnation_++;
   node.process = hello.process();
   node.pid = hello.pid();
   node.logged_jobs = {hello.logged_jobs().begin(), hello.logged_jobs().end()};
-  node.alive = true;
-  node.last_seen = node.joined_at = now;
-  node.last_seen_wall = wall;
+  node.joined_at = now;
   last_change_ = now;
   return welcome(node);
+}
+
+Node& Membership::Begin(v1::NodeKind kind, const std::string& name, uint64_t incarnation,
+                        absl::Duration now, absl::Time wall) {
+  Node& node = nodes_[name];
+  by_incarnation_.erase(node.incarnation);
+  node = Node();
+  node.kind = kind;
+  node.name = name;
+  node.incarnation = incarnation;
+  node.alive = true;
+  node.last_seen = now;
+  node.last_seen_wall = wall;
+  by_incarnation_[incarnation] = &node;
+  return node;
 }
 
 std::optional<Membership::Death> Membership::Expect(v1::NodeKind kind, const std::string& name,
                                                     const std::string& address,
                                                     uint64_t incarnation, absl::Duration now,
                                                     absl::Time wall) {
-  Node& node = nodes_[name];
   std::optional<Death> death;
-  if (node.expected && node.incarnation != incarnation) {
-    death = {std::min(node.incarnation, incarnation), name, "another process has its name"};
-    if (node.incarnation > incarnation) return death;
+  if (const auto other = nodes_.find(name);
+      other != nodes_.end() && other->second.expected && other->second.incarnation != incarnation) {
+    const uint64_t of_other = other->second.incarnation;
+    death = {std::min(of_other, incarnation), name, "another process has its name"};
+    if (of_other > incarnation) return death;
   }
-  node = Node();
-  node.kind = kind;
-  node.name = name;
+  Node& node = Begin(kind, name, incarnation, now, wall);
   node.address = address;
-  node.incarnation = incarnation;
-  node.alive = true;
   node.expected = true;
-  node.last_seen = now;
-  node.last_seen_wall = wall;
   return death;
 }
 
 bool Membership::Heartbeat(uint64_t incarnation, const v1::Heartbeat& heartbeat, absl::Duration now,
                            absl::Time wall) {
-  for (auto& [name, node] : nodes_) {
-    if (node.incarnation != incarnation) continue;
-    // A lease that has run out is over, whether or not Expire has seen it.
-    if (!node.alive || now - node.last_seen >= options_.lease) return false;
-    node.last_seen = now;
-    node.last_seen_wall = wall;
-    node.expected = false;
-    node.heartbeat = heartbeat;
-    return true;
-  }
-  return false;
+  Node* const node = FindNode(incarnation);
+  // A lease that has run out is over, whether or not Expire has seen it.
+  if (node == nullptr || !node->alive || now - node->last_seen >= options_.lease) return false;
+  node->last_seen = now;
+  node->last_seen_wall = wall;
+  node->expected = false;
+  node->heartbeat = heartbeat;
+  return true;
 }
 
 std::optional<Membership::Death> Membership::Leave(uint64_t incarnation, const std::string& reason,
                                                    absl::Duration now) {
-  for (auto& [name, node] : nodes_) {
-    if (node.incarnation == incarnation && node.alive) return Kill(node, reason, now);
-  }
-  return std::nullopt;
+  Node* const node = FindNode(incarnation);
+  if (node == nullptr || !node->alive) return std::nullopt;
+  return Kill(*node, reason, now);
 }
 
 void Membership::StoodStill(absl::Duration gap, absl::Duration now) {
@@ -170,27 +170,21 @@ void Membership::StoodStill(absl::Duration gap, absl::Duration now) {
 
 bool Membership::Outlives(uint64_t incarnation, absl::Duration joined_at, bool broke,
                           absl::Duration now) {
-  for (auto& [name, node] : nodes_) {
-    if (node.incarnation != incarnation || !node.alive) continue;
-    if (node.joined_at != joined_at) return true;
-    if (!broke || now >= may_return_until_) return false;
-    node.expected = true;
-    node.last_seen = now;
-    return true;
-  }
-  return false;
+  Node* const node = FindNode(incarnation);
+  if (node == nullptr || !node->alive) return false;
+  if (node->joined_at != joined_at) return true;
+  if (!broke || now >= may_return_until_) return false;
+  node->expected = true;
+  node->last_seen = now;
+  return true;
 }
 
 void Membership::ForgetLog(uint64_t incarnation, const std::string& job_id) {
-  for (auto& [name, node] : nodes_) {
-    if (node.incarnation == incarnation) node.logged_jobs.erase(job_id);
-  }
+  if (Node* const node = FindNode(incarnation)) node->logged_jobs.erase(job_id);
 }
 
 void Membership::Release(uint64_t incarnation) {
-  for (auto& [name, node] : nodes_) {
-    if (node.incarnation == incarnation) node.released = true;
-  }
+  if (Node* const node = FindNode(incarnation)) node->released = true;
 }
 
 std::vector<Membership::Death> Membership::Expire(absl::Duration now) {
@@ -215,10 +209,13 @@ Membership::Death Membership::Kill(Node& node, const std::string& reason, absl::
 }
 
 const Node* Membership::Find(uint64_t incarnation) const {
-  for (const auto& [name, node] : nodes_) {
-    if (node.incarnation == incarnation) return &node;
-  }
-  return nullptr;
+  const auto found = by_incarnation_.find(incarnation);
+  return found == by_incarnation_.end() ? nullptr : found->second;
+}
+
+Node* Membership::FindNode(uint64_t incarnation) {
+  const auto found = by_incarnation_.find(incarnation);
+  return found == by_incarnation_.end() ? nullptr : found->second;
 }
 
 bool Membership::IsAlive(uint64_t incarnation) const {
@@ -270,6 +267,7 @@ void Membership::ForgetOldDead() {
       if (oldest == nodes_.end() || it->second.last_seen < oldest->second.last_seen) oldest = it;
     }
     if (dead <= kDeadKept) return;
+    by_incarnation_.erase(oldest->second.incarnation);
     nodes_.erase(oldest);
   }
 }

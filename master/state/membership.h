@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -102,6 +103,10 @@ class Membership {
   uint64_t next_incarnation() const { return next_incarnation_; }
 
  private:
+  // A node that begins anew under the name.
+  Node& Begin(v1::NodeKind kind, const std::string& name, uint64_t incarnation, absl::Duration now,
+              absl::Time wall);
+  Node* FindNode(uint64_t incarnation);
   std::string PickName(v1::NodeKind kind, absl::Duration now) const;
   void ForgetOldDead();
   Death Kill(Node& node, const std::string& reason, absl::Duration now);
@@ -110,7 +115,8 @@ class Membership {
   uint64_t next_incarnation_;
   absl::Duration last_change_;
   absl::Duration may_return_until_;
-  std::map<std::string, Node> nodes_;  // by name
+  std::map<std::string, Node> nodes_;                   // by name
+  std::unordered_map<uint64_t, Node*> by_incarnation_;  // of nodes_
 };
 
 // worker-2 before worker-10: digits at the end compare as a number.

@@ -55,18 +55,21 @@ TEST(EpochWindows, GiveNoWindowForNoRecords) {
   EXPECT_TRUE(EpochWindows({}, 0, {}).empty());
 }
 
-TEST(SliceRanges, CutsTheConcatenation) {
+TEST(JoinedRanges, CutsTheConcatenation) {
   std::vector<v1::RecordRange> ranges(3);
   ranges[0].set_begin(10), ranges[0].set_end(15);
   ranges[1].set_begin(0), ranges[1].set_end(3);
   ranges[2].set_begin(7), ranges[2].set_end(8);
-  const auto slice = SliceRanges(ranges, 4, 8);
+  const JoinedRanges joined(ranges);
+  EXPECT_EQ(joined.records(), 9u);
+  const auto slice = joined.Slice(4, 8);
   ASSERT_EQ(slice.size(), 2u);
   EXPECT_EQ(slice[0].begin(), 14u);
   EXPECT_EQ(slice[0].end(), 15u);
   EXPECT_EQ(slice[1].begin(), 0u);
   EXPECT_EQ(slice[1].end(), 3u);
-  EXPECT_TRUE(SliceRanges(ranges, 5, 5).empty());
+  EXPECT_TRUE(joined.Slice(5, 5).empty());
+  EXPECT_TRUE(JoinedRanges({}).Slice(0, 1).empty());
 }
 
 TEST(SyncSteps, StepsOfAllRanksHoldEverySampleOnce) {
