@@ -24,12 +24,17 @@ struct WindowShapes {
   uint32_t first_workers = 1;
   WindowOptions later;
   uint32_t later_workers = 1;
+  // Of the files, as in Position.
+  uint64_t records = 0;
+  uint64_t files = 0;
 
   const WindowOptions& Of(uint64_t epoch) const { return epoch == first_epoch ? first : later; }
   // Sets the fields of a position within the epoch that describe its windows.
   void Describe(uint64_t epoch, v1::Position& position) const {
     position.set_window_records(Of(epoch).window_records);
     position.set_window_workers(epoch == first_epoch ? first_workers : later_workers);
+    position.set_epoch_records(records);
+    position.set_epoch_files(files);
     if (Of(epoch).begin == 0) return;
     position.set_epoch_begin(Of(epoch).begin);
     position.set_epoch_shard_records(Of(epoch).shard_records);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/hash.h"
 #include "common/job/defaults.h"
 #include "common/status_macros.h"
 #include "master/plan/plan_parts.h"
@@ -34,6 +35,41 @@ uint64_t NextMultiple(uint64_t step, uint64_t every) {
   return every == 0 ? std::numeric_limits<uint64_t>::max() : (step / every + 1) * every;
 }
 bool Divides(uint64_t every, uint64_t n) { return every != 0 && n % every == 0; }
+
+// Position.epoch_files
+uint64_t HashOf(const std::vector<v1::FileRecords>& files) {
+  uint64_t hash = 1;
+  for (const v1::FileRecords& file : files) {
+    if (file.records() > 0) hash = Mix64(hash ^ file.records());
+  }
+  return hash;
+}
+
+// Whether the position, within an epoch, is of files with these records and of `windows`.
+absl::Status CheckWithin(const v1::Position& at, const PlanOptions& options, uint32_t workers,
+                         const WindowShapes& shapes,
+                         const std::vector<std::vector<v1::RecordRange>>& windows) {
+  bool fits = at.next_window() <= windows.size() &&
+              (at.epoch_files() == 0 || at.epoch_files() == shapes.files);
+  for (int i = 0; fits && i < at.open_size(); ++i) {
+    const v1::OpenWindow& open = at.open(i);
+    fits = open.window() < windows.size();
+    if (!fits) break;
+    const uint64_t records = CountRecords(windows[open.window()]), batch = options.batch_size;
+    const uint64_t batches = options.sync ? SyncSteps(records, options.batch_size, workers)
+                                          : (records + batch - 1) / batch;
+    const uint64_t end = open.end_batch() > 0 ? open.end_batch() : batches;
+    fits = open.next_batch() < end && end <= batches;
+  }
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "start.checkpoint: it was cut within an epoch of ",
+      at.epoch_records() > 0 ? absl::StrCat(at.epoch_records()) : "other", " records, and the ",
+      shapes.records, " of data.train are ",
+      at.epoch_records() == shapes.records ? "in other files" : "not those",
+      "; which of them that epoch has trained cannot be told: give the files as they were, start "
+      "from a checkpoint of an epoch's end, or set start.warm"));
+}
 
 }  // namespace
 
@@ -135,6 +171,8 @@ absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions&
   shapes.first = shapes.later = shape(options.workers);
   TESSERA_RETURN_IF_ERROR(CheckShards(files, records, shapes.later.shard_records));
   shapes.first_workers = shapes.later_workers = options.workers;
+  shapes.records = records;
+  shapes.files = HashOf(files);
   v1::Position at = start;
   if (IsWithinEpoch(start)) {
     const uint32_t workers = start.window_workers() > 0 ? start.window_workers() : options.workers;
@@ -149,13 +187,14 @@ absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions&
     }
     had.begin = start.epoch_begin();
     if (start.epoch_shard_records() > 0) had.shard_records = start.epoch_shard_records();
+    const auto windows = EpochWindows(files, start.epoch(), had);
+    TESSERA_RETURN_IF_ERROR(CheckWithin(start, options, workers, shapes, windows));
     if (workers == options.workers || !options.sync) {
       shapes.first = had;
       shapes.first_workers = workers;
     } else {
       // Another number of ranks shares the rest of the epoch, from its first window that is not
       // done.
-      const auto windows = EpochWindows(files, start.epoch(), had);
       shapes.first.shard_records = had.shard_records;
       shapes.first.begin = had.begin;
       for (uint64_t w = 0; w < start.next_window() && w < windows.size(); ++w) {

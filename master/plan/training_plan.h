@@ -103,7 +103,7 @@ class TrainingPlan {
 // epoch whose windows were cut for another number of workers. Async: the epoch ends with these
 // windows. Sync: the rest of the epoch is cut anew, so no window may be open. INVALID_ARGUMENT: no
 // records, fewer samples in a batch than workers (sync), a position whose windows have another
-// shape, or a state of another plan.
+// shape or that is within an epoch of other files, or a state of another plan.
 absl::StatusOr<std::unique_ptr<TrainingPlan>> NewTrainingPlan(const PlanOptions& options,
                                                               std::vector<v1::FileRecords> files,
                                                               const v1::Position& start,

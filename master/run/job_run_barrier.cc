@@ -78,6 +78,8 @@ void JobRun::Advance(const Now& now) {
       position_.set_window_workers(at.window_workers());
       position_.set_epoch_begin(at.epoch_begin());
       position_.set_epoch_shard_records(at.epoch_shard_records());
+      position_.set_epoch_records(at.epoch_records());
+      position_.set_epoch_files(at.epoch_files());
       if (position_.epoch() > 0 && FailsWithoutSamples("train", position_.samples(), now)) return;
       if (EvaluationDue() && !EndsSoon()) {
         return BeginEvaluation("validation", Wanted::kBarrier, now);

@@ -307,6 +307,41 @@ TEST(TrainingPlan, RefusesWhatCannotBeTrained) {
               HasSubstr("same number of workers"));
 }
 
+TEST(TrainingPlan, APositionWithinAnEpochIsOfItsFilesAlone) {
+  const std::vector<v1::FileRecords> fewer = {File("a", 1234)}, longer = {File("a", 3000)},
+                                     moved = {File("a", 777), File("b", 1234), File("c", 1)};
+  for (const bool sync : {true, false}) {
+    std::unique_ptr<TrainingPlan> plan = Plan(Options(sync, 1));
+    while (plan->position().next_window() < 6) {
+      ASSERT_TRUE(plan->Next(Rank(0)).has_value());
+      plan->Done(Rank(0), {});
+    }
+    plan->RequestBarrier();
+    v1::Position at = plan->position();
+    EXPECT_EQ(at.epoch_records(), kRecords);
+    EXPECT_TRUE(NewTrainingPlan(Options(sync, 1), Files(), at).ok());
+    for (const auto& files : {fewer, longer, moved}) {
+      EXPECT_THAT(std::string(NewTrainingPlan(Options(sync, 1), files, at).status().message()),
+                  HasSubstr("within an epoch of 2012 records"));
+    }
+    // Of a checkpoint that does not say its files: what cannot be of these.
+    at.clear_epoch_records();
+    at.clear_epoch_files();
+    EXPECT_TRUE(NewTrainingPlan(Options(sync, 1), Files(), at).ok());
+    EXPECT_FALSE(NewTrainingPlan(Options(sync, 1), fewer, at).ok());
+    at.clear_open();
+    v1::OpenWindow* const open = at.add_open();
+    open->set_next_batch(9);  // of ten or eleven
+    EXPECT_TRUE(NewTrainingPlan(Options(sync, 1), Files(), at).ok());
+    open->set_next_batch(11);
+    EXPECT_FALSE(NewTrainingPlan(Options(sync, 1), Files(), at).ok());
+    if (sync) continue;
+    open->set_next_batch(2);
+    open->set_end_batch(12);
+    EXPECT_FALSE(NewTrainingPlan(Options(sync, 1), Files(), at).ok());
+  }
+}
+
 TEST(TrainingPlan, RefusesMoreShardsThanMemoryIsToHold) {
   PlanOptions options = Options(false, 2);
   options.shard_records = 4;
