@@ -373,6 +373,7 @@ void MasterCore::SuspendDisplaced(const v1::JobRecord* started, const Now& now) 
     const size_t live = Serving(*other, membership_.Alive(v1::WORKER)).size();
     const bool lacks = needs > WorkersToTake(*other) && needs <= live;
     if (other->status().state() != v1::RESTARTING || !lacks) continue;
+    if (!IsPreemptible(other->status().spec())) continue;
     other->mutable_status()->mutable_suspending()->set_preempted_by(started->status().job_id());
     SetSuspended(other, "while it waited to go on", now);
   }

@@ -204,6 +204,29 @@ TEST_F(CorePrioritiesTest, AJobWithoutRoomHoldsBackNobodyAlsoWhereOthersHaveItsW
   EXPECT_EQ(Job(high).state(), v1::SUSPENDED);
 }
 
+TEST_F(CorePrioritiesTest, AJobThatNobodySuspendsWaitsForRoomBesideAnother) {
+  JoinAll(1, 1);
+  bool room = true;
+  on_open_ = [&room](const OpenPs& open) {
+    const bool first = open.calls[0].second.job_id() == "urgent-1";
+    return first && !room ? absl::ResourceExhaustedError("no space") : absl::OkStatus();
+  };
+  v1::JobSpec spec = Urgent(5);
+  spec.mutable_train()->set_epochs(20);
+  spec.set_preemptible(false);
+  const std::string kept = Submit(spec, 1, 1);
+  RunUntilStep(kept, 20);
+  room = false;
+  Kill("ps-0");
+  Join(v1::PS, "ps-0");
+  // After a minute without room it holds others back no longer.
+  const std::string low = Submit(Quiet(200), 1, 1);
+  RunUntilStep(low, 20);
+  EXPECT_EQ(Job(kept).state(), v1::RESTARTING);
+  room = true;
+  RunUntil(kept, v1::SUCCEEDED);
+}
+
 TEST_F(CorePrioritiesTest, AnInterruptedJobLetsOneOfHigherPriorityGoFirst) {
   JoinAll(1, 1);
   const std::string low = Submit(Quiet(), 1, 1);
