@@ -38,7 +38,8 @@ absl::Status Failed(absl::string_view what, int error) {
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
   execv(arguments[0], arguments);
-  _exit(127);
+  // 128: another try may succeed.
+  _exit(errno == EAGAIN || errno == ENOMEM || errno == ENFILE || errno == ETXTBSY ? 128 : 127);
 }
 
 }  // namespace

@@ -98,16 +98,19 @@ class ProcessCluster final : public Cluster {
     if (!member.process.has_value()) {
       if (now < member.start_at) return absl::OkStatus();
       member.log_begin = FileBytes(member.log);
-      TESSERA_ASSIGN_OR_RETURN(ChildProcess process,
-                               ChildProcess::Start(member.command, member.log));
-      member.process.emplace(std::move(process));
+      absl::StatusOr<ChildProcess> process = ChildProcess::Start(member.command, member.log);
+      if (absl::IsUnavailable(process.status())) {
+        return StartAgain(member, absl::StrCat(member.name, ": ", process.status().message()), "");
+      }
+      TESSERA_RETURN_IF_ERROR(process.status());
+      member.process.emplace(*std::move(process));
       return absl::OkStatus();
     }
     const std::optional<Death> death = member.process->Poll();
     if (!death.has_value()) return absl::OkStatus();
     const pid_t pid = member.process->pid();
     member.process.reset();
-    std::string what = absl::StrCat(member.name, " (pid ", pid, ") ", death->ToString());
+    const std::string what = absl::StrCat(member.name, " (pid ", pid, ") ", death->ToString());
     const std::string tail = Tail(member.log, member.log_begin, kTailLines);
     const std::string folder = options_.work_folder + "/logs";
     const std::string log = absl::StrCat(
@@ -119,6 +122,12 @@ class ProcessCluster final : public Cluster {
     if (death->signal == 0 && death->code >= 1 && death->code <= 127) {
       return absl::FailedPreconditionError(absl::StrCat(what, log));
     }
+    return StartAgain(member, what, log);
+  }
+
+  // After a wait. FAILED_PRECONDITION: too often.
+  absl::Status StartAgain(Member& member, const std::string& what, const std::string& log) {
+    const absl::Duration now = SystemClock().Monotonic();
     const std::optional<absl::Duration> wait = member.policy.Died(now);
     if (!wait.has_value()) {
       return absl::FailedPreconditionError(

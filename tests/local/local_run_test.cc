@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/data_generator.h"
@@ -283,6 +285,35 @@ TEST_F(LocalRunTest, StartsAKilledWorkerAgainAndGoesOn) {
   EXPECT_THAT(said(), testing::Contains(testing::AllOf(HasSubstr("worker-1 (pid "),
                                                        HasSubstr("was killed by signal 9"),
                                                        HasSubstr("starting it again"))));
+}
+
+TEST_F(LocalRunTest, TriesAgainToStartAProcessThatCannotBeStartedNow) {
+  LocalRun::Options options = Options("no-logs", false);
+  options.request.mutable_spec()->mutable_train()->set_epochs(60);
+  const std::string logs = options.cluster.work_folder + "/logs";
+  std::atomic<bool> killed = false;
+  options.on_status = [&](const v1::JobStatus& status) {
+    if (killed || status.step() == 0) return;
+    fs::rename(logs, logs + "-away");
+    for (const pid_t pid : Children("worker-1")) {
+      killed = true;
+      kill(pid, SIGKILL);
+    }
+  };
+  const auto could_not =
+      Contains(AllOf(HasSubstr("worker-1: cannot open the log"), HasSubstr("starting it again")));
+  std::thread mends([&] {
+    for (int i = 0; i < 3000 && !testing::Value(said(), could_not); ++i) {
+      absl::SleepFor(absl::Milliseconds(10));
+    }
+    if (killed) fs::rename(logs + "-away", logs);
+  });
+  LocalRun run(options);
+  const auto status = run.Run();
+  mends.join();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->state(), v1::SUCCEEDED) << status->message();
+  EXPECT_THAT(said(), could_not);
 }
 
 TEST_F(LocalRunTest, CancelEndsTheJobAndTheCluster) {
