@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "tessera/v1/job.pb.h"
@@ -12,6 +13,12 @@ namespace tessera {
 inline constexpr char kDenseTable[] = "dense";  // trained by model.optimizer
 // Running means and variances: the pushed "gradient" is subtracted (SGD, rate 1).
 inline constexpr char kDenseStatisticsTable[] = "dense_statistics";
+
+// The most tables of a ps' job, those two among them.
+inline constexpr int kMostTables = 1 << 12;
+// A rank numbers its pushes from 0 up to below this: rows are marked with numbers below the largest
+// of 32 bits, which stands for all from there on.
+inline constexpr uint64_t kMostPushes = UINT32_MAX;
 
 // The tables of a job as every ps holds them: the spec's, in its order, then kDenseTable, then
 // kDenseStatisticsTable. A table's index here is its index in pulls, pushes and checkpoints.

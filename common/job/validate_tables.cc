@@ -76,6 +76,9 @@ absl::Status Optimizer(bool present, const v1::OptimizerSpec& optimizer, const s
 }
 
 absl::Status Tables(const v1::JobSpec& spec) {
+  if (constexpr int kOwn = kMostTables - 2; spec.tables_size() > kOwn) {
+    return Wrong("tables", "found ", spec.tables_size(), "; expected at most ", kOwn);
+  }
   std::set<std::string> used;
   for (const v1::ColumnSpec& column : spec.data().columns()) {
     used.insert(column.table().begin(), column.table().end());

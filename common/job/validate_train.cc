@@ -6,6 +6,7 @@
 #include "absl/types/span.h"
 #include "common/job/defaults.h"
 #include "common/job/device.h"
+#include "common/job/job_tables.h"
 #include "common/job/metric_names.h"
 #include "common/job/optimizer.h"
 #include "common/job/validate_parts.h"
@@ -357,6 +358,10 @@ absl::Status RecoveryFields(const v1::JobSpec& spec) {
 absl::Status Training(const v1::JobSpec& spec) {
   TESSERA_RETURN_IF_ERROR(Train(spec.train()));
   TESSERA_RETURN_IF_ERROR(ConsistencyFields(spec.consistency()));
+  if (StepsTogether(spec.consistency()) && spec.train().steps() > kMostPushes) {
+    return Wrong("train.steps", "found ", spec.train().steps(), "; expected at most ", kMostPushes,
+                 ", the pushes that a worker can number; another job can go on with start.warm");
+  }
   TESSERA_RETURN_IF_ERROR(DenseGradients(spec));
   TESSERA_RETURN_IF_ERROR(RowCacheFields(spec));
   TESSERA_RETURN_IF_ERROR(RecoveryFields(spec));

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "common/job/job_tables.h"
 #include "common/status_macros.h"
 #include "ps/steps/push_order.h"
 
@@ -19,7 +20,6 @@ static_assert(std::endian::native == std::endian::little,
               "blocks are used as they lie in the message");
 
 constexpr uint32_t kMaxRanks = 1 << 16;
-constexpr size_t kMaxTables = 1 << 12;
 // Tables times partitions on one ps: each is a map, of 16 bytes when empty.
 constexpr uint64_t kMaxMaps = 1 << 24;
 
@@ -71,8 +71,8 @@ absl::Status CheckOpen(const v1::OpenJobRequest& request) {
   if (request.workers() == 0 || request.workers() > kMaxRanks) {
     return refuse("workers is ", request.workers(), ", expected 1 to ", kMaxRanks);
   }
-  if (static_cast<size_t>(request.tables_size()) > kMaxTables) {
-    return refuse("has ", request.tables_size(), " tables, expected at most ", kMaxTables);
+  if (request.tables_size() > kMostTables) {
+    return refuse("has ", request.tables_size(), " tables, expected at most ", kMostTables);
   }
   if (uint64_t maps = uint64_t(request.tables_size()) * request.partitions_size();
       maps > kMaxMaps) {
@@ -145,12 +145,11 @@ absl::StatusOr<std::vector<GradientBlock>> CheckPush(const Tables& tables, const
   for (const auto& table : tables) {
     TESSERA_RETURN_IF_ERROR(table->CheckRate(call.request.learning_rate_scale()));
   }
-  // Rows are marked with numbers below the largest 32-bit one, which stands for all from there on.
-  constexpr uint64_t kMaxPushes = std::numeric_limits<uint32_t>::max();
-  if (call.request.sequence() >= kMaxPushes) {
+  if (call.request.sequence() >= kMostPushes) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", call.request.header().rank(), ": the number of its push is ",
-                     call.request.sequence(), ", expected less than ", kMaxPushes));
+                     call.request.sequence(), ", expected less than ", kMostPushes,
+                     "; a job with start.warm begins anew at 0, with the rows of a checkpoint"));
   }
   std::vector<GradientBlock> blocks;
   blocks.reserve(call.keys.size());

@@ -85,6 +85,8 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
           {[](auto& s) { s.set_priority(1001); }, "priority", "found 1001"},
           {[](auto& s) { s.mutable_train()->set_batch_size(0); }, "train.batch_size", "found 0"},
           {[](auto& s) { s.mutable_train()->set_epochs(0); }, "train.epochs", "never end"},
+          {[](auto& s) { s.mutable_train()->set_steps(uint64_t{1} << 32); }, "train.steps",
+           "found 4294967296; expected at most 4294967295"},
           {[](auto& s) { s.mutable_train()->set_device("gpu"); }, "train.device", "found 'gpu'"},
           {[](auto& s) { s.mutable_train()->set_device("cuda:x"); }, "train.device", "cuda"},
           {[](auto& s) {
@@ -265,6 +267,15 @@ TEST(ValidateJobSpec, NamesTheWrongFieldOfTheJob) {
            },
            "consistency.max_lead", "expected 1 to 1000"},
       });
+}
+
+TEST(ValidateJobSpec, BoundsTheTables) {
+  v1::JobSpec spec = GoodSpec();
+  while (spec.tables_size() < 4095) {
+    *spec.add_tables() = spec.tables(1);
+  }
+  EXPECT_THAT(std::string(ValidateJobSpec(spec).message()),
+              HasSubstr("tables: found 4095; expected at most 4094"));
 }
 
 TEST(ValidateJobSpec, NamesTheWrongFieldOfATable) {
