@@ -32,8 +32,14 @@ bool TaskPool::RunOne(Batch& batch) {
   const size_t number = batch.next++;
   if (batch.next == batch.tasks) queue_.erase(std::find(queue_.begin(), queue_.end(), &batch));
   mu_.Unlock();
-  batch.task(number);
+  std::exception_ptr failed;
+  try {
+    batch.task(number);
+  } catch (...) {
+    failed = std::current_exception();
+  }
   mu_.Lock();
+  if (batch.failed == nullptr) batch.failed = std::move(failed);
   if (++batch.ended == batch.tasks) ended_.SignalAll();
   return true;
 }
@@ -48,6 +54,7 @@ void TaskPool::RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) {
   while (RunOne(batch)) {
   }
   while (batch.ended < batch.tasks) ended_.Wait(&mu_);
+  if (batch.failed != nullptr) std::rethrow_exception(std::move(batch.failed));
 }
 
 void TaskPool::Post(std::function<void()> task) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -28,9 +29,10 @@ class TaskPool {
 
   // Runs task(0) to task(tasks - 1), each once, in the pool and in the caller, begun in this order;
   // returns when all have ended. Calls from several threads share the pool. A task may call RunAll.
+  // Throws what a task threw, such as for want of memory, the first of several.
   void RunAll(size_t tasks, absl::FunctionRef<void(size_t)> task) ABSL_LOCKS_EXCLUDED(mu_);
   // Runs `task` in the pool, before parts of RunAll that have not begun; without threads, in the
-  // caller. Whoever posts a task waits for its end before the pool is destroyed.
+  // caller. Whoever posts a task waits for its end before the pool is destroyed. It must not throw.
   void Post(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -40,6 +42,7 @@ class TaskPool {
     const size_t tasks;
     size_t next = 0;
     size_t ended = 0;
+    std::exception_ptr failed = nullptr;  // the first
   };
 
   // Takes the batch's next task and runs it; false: none is left. The batch leaves the queue when

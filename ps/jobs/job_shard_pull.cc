@@ -8,6 +8,7 @@
 #include "common/status_macros.h"
 #include "ps/calls/inline_pull.h"
 #include "ps/jobs/job_shard.h"
+#include "ps/memory/or_exhausted.h"
 #include "ps/rows/row_statuses.h"
 
 namespace tessera::ps {
@@ -29,7 +30,8 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
   absl::Status status = CheckHeader(call.request.header());
   PullKeys keys;
   if (status.ok()) {
-    absl::StatusOr<PullKeys> checked = CheckPull(tables_, call, options_.max_pull_bytes);
+    absl::StatusOr<PullKeys> checked =
+        OrExhausted("a pull", [&] { return CheckPull(tables_, call, options_.max_pull_bytes); });
     status = checked.status();
     if (status.ok()) keys = *std::move(checked);
   }

@@ -99,6 +99,12 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
   // The last part is logged when nothing can refuse the push any more: a log that has all parts is
   // read as a push that was applied.
   rank.parts.Add(request, bulk_bytes, std::move(blocks), wire::Buffer());
+  // If there is no memory for what follows: the caller, who is told to come again, repeats the last
+  // part only.
+  absl::Cleanup take_back = [&] {
+    rank.mu.AssertHeld();
+    if (rank.parts.Contains(sequence)) rank.parts.TakeBack(request, bulk_bytes);
+  };
   PushParts::Erased erased;
   const auto take_memory = [&] {
     rank.mu.AssertHeld();
@@ -108,14 +114,10 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
   };
   const std::vector<GradientBlock> whole = rank.parts.Blocks(sequence);
   const absl::Status pushed = PushLocked(call, whole, request.bulk_bytes(), take_memory, rank);
-  if (rank.parts.Contains(sequence)) {
-    // A caller told to come again repeats the last part only: the others stay. After any other
-    // error nothing follows.
-    if (absl::IsResourceExhausted(pushed)) {
-      rank.parts.TakeBack(request, bulk_bytes);
-    } else {
-      take_memory();
-    }
+  // Told to come again, the caller does so; after any other error nothing follows.
+  if (!absl::IsResourceExhausted(pushed)) {
+    std::move(take_back).Cancel();
+    if (rank.parts.Contains(sequence)) take_memory();
   }
   ReturnPartBytes(erased);
   return pushed;

@@ -6,11 +6,11 @@
 namespace tessera::ps {
 
 void KeyBatch::Group(absl::Span<const uint64_t> keys, const PartitionSet& partitions) {
-  if (items_.size() < keys.size()) {
+  if (numbers_.size() < keys.size()) {
     items_.resize(keys.size());
     hashes_.resize(keys.size());
     indices_.resize(keys.size());
-    numbers_.resize(keys.size());
+    numbers_.resize(keys.size());  // the last, so that it has grown only where all have
   }
   const size_t n = keys.size();
   const uint32_t count = partitions.partition_count();

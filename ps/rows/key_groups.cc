@@ -9,11 +9,11 @@ namespace tessera::ps {
 
 void KeyGroups::Build(absl::Span<const uint64_t> keys) {
   const uint32_t n = static_cast<uint32_t>(keys.size());
-  if (keys_.size() <= n) {
+  if (next_.size() <= n) {
     keys_.resize(n + 1);
     first_.resize(n + 1);
     last_.resize(n + 1);
-    next_.resize(n + 1);
+    next_.resize(n + 1);  // the last, so that it has grown only where all have
   }
   const size_t slots = std::bit_ceil(size_t{4} * n + 1);
   if (table_.size() < slots) table_.resize(slots);

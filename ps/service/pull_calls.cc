@@ -8,6 +8,7 @@
 #include "ps/calls/inline_pull.h"
 #include "ps/calls/shared_calls.h"
 #include "ps/memory/byte_budget.h"
+#include "ps/memory/or_exhausted.h"
 #include "ps/service/read_call.h"
 
 namespace tessera::ps {
@@ -60,7 +61,11 @@ void PullNow(const ParameterService::Options& options, PullCall call, grpc::Byte
              if (!answer.ok()) return reactor->Answer(answer.status());
              const RowCounts counts = answer->counts;
              ByteBudget::Hold unsent = std::move(answer->unsent);
-             *response = WriteAnswer(*std::move(answer));
+             const absl::Status written = OrExhausted("an answer", [&] {
+               *response = WriteAnswer(*std::move(answer));
+               return absl::OkStatus();
+             });
+             if (!written.ok()) return reactor->Answer(written);
              reactor->Answer(counts, response->Length(), std::move(unsent));
            });
 }

@@ -9,10 +9,17 @@ namespace tessera::ps {
 
 TaskQueue::TaskQueue(std::string name, int threads, uint64_t max_bytes)
     : name_(std::move(name)), max_bytes_(max_bytes), most_waiting_(std::max(1, threads - 1)) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  try {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  } catch (...) {
+    End();
+    throw;
+  }
 }
 
-TaskQueue::~TaskQueue() {
+TaskQueue::~TaskQueue() { End(); }
+
+void TaskQueue::End() {
   {
     absl::MutexLock lock(&mu_);
     ending_ = true;

@@ -23,6 +23,7 @@ class TaskQueue {
   enum class MayWait { kNo, kForDisk };
 
   // `name` is for messages: "requests".
+  // Throws std::system_error if the system gives no such threads.
   TaskQueue(std::string name, int threads, uint64_t max_bytes);
   ~TaskQueue();
   TaskQueue(const TaskQueue&) = delete;
@@ -44,6 +45,7 @@ class TaskQueue {
     Task task;
   };
   void Work() ABSL_LOCKS_EXCLUDED(mu_);
+  void End() ABSL_LOCKS_EXCLUDED(mu_);
   // The queue that has the next task to run; null: there is none, or it would take the last thread.
   std::deque<Entry>* Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

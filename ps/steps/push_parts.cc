@@ -64,8 +64,8 @@ void PushParts::Add(const v1::PushRequest& request, uint64_t bulk_bytes,
   push.parts = request.parts();
   push.bulk_bytes = request.bulk_bytes();
   push.learning_rate_scale = request.learning_rate_scale();
-  push.arrived_bytes += bulk_bytes;
   push.arrived[request.part()] = {.blocks = std::move(blocks), .memory = std::move(memory)};
+  push.arrived_bytes += bulk_bytes;  // last: there may be no memory for the part
 }
 
 void PushParts::TakeBack(const v1::PushRequest& request, uint64_t bulk_bytes) {

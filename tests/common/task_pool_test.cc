@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -82,6 +83,23 @@ TEST(TaskPool, WithoutThreadsRunsWhatIsPostedInTheCaller) {
   std::thread::id ran;
   pool.Post([&ran] { ran = std::this_thread::get_id(); });
   EXPECT_EQ(ran, std::this_thread::get_id());
+}
+
+TEST(TaskPool, ThrowsWhatATaskThrewWhenAllHaveEnded) {
+  TaskPool pool(2);
+  std::atomic<int> ran = 0;
+  for (const bool all : {false, true}) {
+    ran = 0;
+    EXPECT_THROW(pool.RunAll(8,
+                             [&](size_t i) {
+                               ++ran;
+                               if (all || i == 3) throw std::bad_alloc();
+                             }),
+                 std::bad_alloc);
+    EXPECT_EQ(ran, 8);
+  }
+  pool.RunAll(8, [&](size_t) { ++ran; });
+  EXPECT_EQ(ran, 16);
 }
 
 TEST(TaskPoolDeathTest, WorksWithAsManyThreadsAsTheSystemHas) {

@@ -228,6 +228,29 @@ TEST_F(JobShardTest, APushThatThereIsNoMemoryForIsAppliedOnceOrEndsTheJobHere) {
   }
 }
 
+// Its last part comes again alone, as a worker sends it.
+TEST_F(JobShardTest, APushInPartsThatThereIsNoMemoryForIsAppliedOnceOrEndsTheJobHere) {
+  SKIP_WITHOUT_FAILING_MEMORY();
+  bool fails = true;
+  for (int64_t at = 0; fails; ++at) {
+    SCOPED_TRACE(absl::StrCat("allocation ", at));
+    Open(Job({SgdTable("a", 1, v1::ASYNC)}));
+    v1::PushRequest parts[] = {PushOf(0, 0, {{0, {1}, {1}}}), PushOf(0, 0, {{0, {2}, {5}}})};
+    for (uint32_t part = 0; part < 2; ++part) {
+      parts[part].set_part(part);
+      parts[part].set_parts(2);
+      parts[part].set_bulk_bytes(2 * (sizeof(uint64_t) + sizeof(float)));
+    }
+    ASSERT_OK(shard_->Push(CallOf(parts[0])));
+    PushCall last = CallOf(parts[1]);
+    fails = failing_memory::FailsAt(at, 1, [&] { (void)shard_->Push(std::move(last)); });
+    const absl::Status again = shard_->Push(CallOf(parts[1]));
+    if (absl::IsAborted(again)) continue;
+    ASSERT_OK(again);
+    EXPECT_EQ(Look(0, {1, 2}), (std::vector<float>{-1, -5}));
+  }
+}
+
 TEST_F(JobShardTest, RefusesJobsThatMakeNoSense) {
   EXPECT_FAILS(TryOpen(Job({SgdTable("t", 0, v1::SYNC)})), StatusCode::kInvalidArgument,
                "table t: dim is 0");

@@ -1,9 +1,14 @@
 #include "ps/service/task_queue.h"
 
+#include <unistd.h>
+
 #include <atomic>
+#include <system_error>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
+#include "common/process/no_thread.h"
+#include "tests/common/thread_limit.h"
 #include "tests/ps/ps_testing.h"
 
 namespace tessera::ps {
@@ -58,6 +63,21 @@ TEST(TaskQueue, TasksThatWaitForADiskLeaveAThreadToOthers) {
   EXPECT_EQ(queue.queued_bytes(), 30);
   disk.Notify();
   while (written < 5) std::this_thread::yield();
+}
+
+TEST(TaskQueueDeathTest, SaysThatTheSystemGivesItNoThread) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        LimitThreads(geteuid() == 0 ? 2 : 0);
+        try {
+          const TaskQueue queue("requests", 4, 100);
+        } catch (const std::system_error& error) {
+          _exit(IsNoThread(error) ? 7 : 8);
+        }
+        _exit(9);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 TEST(TaskQueue, RunsAllThatIsQueuedBeforeItEnds) {
