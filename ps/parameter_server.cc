@@ -52,6 +52,8 @@ class ParameterServerImpl final : public ParameterServer {
         registry_(options.metrics == nullptr ? *own_registry_ : *options.metrics),
         metrics_(&registry_),
         unsent_(options.max_unsent_bytes),
+        held_pushes_(options.max_held_push_bytes),
+        waiting_pulls_(options.max_waiting_bytes),
         cut_room_(options.max_copied_bytes),
         requests_("requests", Threads(options), options.max_queued_bytes),
         ahead_("requests that look ahead", kAheadThreads, kMaxAheadBytes),
@@ -59,9 +61,8 @@ class ParameterServerImpl final : public ParameterServer {
             {.clock = options.clock,
              .files = options.files,
              .checkpoint_root = options.checkpoint_root,
-             .max_held_push_bytes = options.max_held_push_bytes,
-             .max_part_bytes = options.max_part_bytes,
-             .max_waiting_bytes = options.max_waiting_bytes,
+             .held_pushes = &held_pushes_,
+             .waiting_pulls = &waiting_pulls_,
              .unsent = &unsent_,
              .cut_room = &cut_room_,
              .writer_share = options.writer_share,
@@ -243,6 +244,8 @@ class ParameterServerImpl final : public ParameterServer {
   // After Stop no call is left; then each of these is destroyed before what it uses. Tasks of the
   // queues may keep a shard until their end.
   ByteBudget unsent_;
+  ByteBudget held_pushes_;
+  ByteBudget waiting_pulls_;
   CutRoom cut_room_;
   TaskQueue requests_;
   TaskQueue ahead_;
@@ -262,20 +265,19 @@ class ParameterServerImpl final : public ParameterServer {
 }  // namespace
 
 void ParameterServer::Options::BoundBeside(uint64_t memory) {
-  const auto bound = [memory](uint64_t& bytes, uint64_t parts) {
-    bytes = std::min(bytes, memory / parts);
+  const auto bound = [memory](uint64_t& bytes, uint64_t parts) {  // of 32
+    bytes = std::min(bytes, memory / 32 * parts);
   };
   // The largest message and what is beside it, however little memory there is.
   constexpr uint64_t kLeastReceived = 64 << 20;
   server.max_received_bytes =
       std::min(server.max_received_bytes, std::max(memory / 4, kLeastReceived));
-  bound(max_queued_bytes, 16);
-  bound(max_unsent_bytes, 16);
-  bound(max_part_bytes, 16);
-  bound(max_copied_bytes, 8);
-  bound(max_held_push_bytes, 32);
-  bound(max_waiting_bytes, 32);
-  bound(max_shared_bytes, 8);
+  bound(max_queued_bytes, 2);
+  bound(max_unsent_bytes, 2);
+  bound(max_copied_bytes, 4);
+  bound(max_held_push_bytes, 3);
+  bound(max_waiting_bytes, 1);
+  bound(max_shared_bytes, 4);
 }
 
 absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Start(Options options) {

@@ -43,9 +43,8 @@ class ParameterServer {
     uint64_t max_spill_bytes = UINT64_MAX;
     // Rows on disk are read through the kernel's page cache (ColdStore::Options).
     bool spill_page_cache = false;
-    // As JobShard::Options has them: of each job.
-    uint64_t max_held_push_bytes = 256 << 20;
-    uint64_t max_part_bytes = 512 << 20;
+    // As JobShard::Options has them: of all jobs.
+    uint64_t max_held_push_bytes = 768 << 20;
     uint64_t max_waiting_bytes = 64 << 20;
     uint64_t max_copied_bytes = 1 << 30;
     double writer_share = 0.1;
@@ -69,9 +68,8 @@ class ParameterServer {
     const Clock* clock = nullptr;  // borrowed, outlives the server
 
     // Lowers the bounds of what is beside rows to shares of `memory` bytes for the whole process:
-    // with one job that is at all of them, three eighths, an eighth that is shared with workers,
-    // and what senders leave unfinished, a quarter with the requests in hand. Those that are below
-    // their share stay.
+    // three eighths together, an eighth that is shared with workers, and what senders leave
+    // unfinished, a quarter with the requests in hand. Those that are below their share stay.
     void BoundBeside(uint64_t memory);
   };
 

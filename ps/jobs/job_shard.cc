@@ -96,8 +96,7 @@ JobShard::JobShard(const v1::OpenJobRequest& request, const Options& options,
                         : nullptr),
       cut_room_(options.cut_room == nullptr ? own_cut_room_.get() : options.cut_room),
       takes_(request.partition_count()),
-      order_(request, options.max_held_push_bytes, options.clock->Monotonic()),
-      waiting_(options.max_waiting_bytes) {
+      order_(request, options.clock->Monotonic()) {
   for (uint32_t r = 0; r < request.workers(); ++r) ranks_.push_back(std::make_unique<RankState>());
 }
 

@@ -53,10 +53,12 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     FileSystem* files = nullptr;   // borrowed, outlives the shard
     std::string checkpoint_root;   // folders in OpenJobRequest and WriteCheckpointRequest lie below
     uint64_t max_pull_bytes = 60 << 20;  // of one answer to a pull
-    // Most bytes of held pushes, once one for the step ahead is added.
-    uint64_t max_held_push_bytes = 256 << 20;
-    uint64_t max_part_bytes = 512 << 20;    // of pushes that miss parts; one push is always taken
-    uint64_t max_waiting_bytes = 64 << 20;  // of the requests of waiting pulls
+    // Bounds pushes that miss parts, or wait for their step. Above it they are refused with
+    // RESOURCE_EXHAUSTED, but for those of the step that all wait for, and one push in parts of a
+    // job without sync tables. Null: no bound. Borrowed, outlives the shard.
+    ByteBudget* held_pushes = nullptr;
+    // Bounds the requests of waiting pulls in the same way, without exception.
+    ByteBudget* waiting_pulls = nullptr;
     // Bounds answers that are being made or sent; above it, pulls are refused with
     // RESOURCE_EXHAUSTED. Null: no bound. Borrowed, outlives the answers.
     ByteBudget* unsent = nullptr;
@@ -301,22 +303,23 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Keeps one part of a push; the last one pushes all.
   absl::Status PushPart(PushCall call, std::vector<GradientBlock> blocks, RankState& rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
-  // Hands over the memory of a push, once nothing can fail any more.
-  using TakeMemory = absl::FunctionRef<std::vector<wire::Buffer>()>;
-  // A whole push, or the last part of one; `blocks` and `bytes` are those of all parts.
+  // Hands over the memory of a push, once nothing can fail any more, and the room that parts hold.
+  using TakeMemory = absl::FunctionRef<PushParts::Erased()>;
+  // A whole push, or the last part of one; `blocks` are those of all parts.
   absl::Status PushLocked(const PushCall& call, absl::Span<const GradientBlock> blocks,
-                          uint64_t bytes, TakeMemory take_memory, RankState& rank)
+                          TakeMemory take_memory, RankState& rank)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(rank.mu) ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
   // Applies a push to rows, or keeps it for its step, and notes it as done; `parts` are the blocks
-  // by table.
+  // by table. `held`: room for a push that did not come in parts.
   absl::Status ApplyPush(const v1::PushRequest& request, absl::Span<const GradientBlock> blocks,
-                         absl::Span<const std::vector<Table::Gradients>> parts, uint64_t bytes,
-                         TakeMemory take_memory) ABSL_SHARED_LOCKS_REQUIRED(cut_mu_)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  // Gives back the bytes of parts that are no longer kept.
-  void ReturnPartBytes(const PushParts::Erased& erased) ABSL_LOCKS_EXCLUDED(mu_);
+                         absl::Span<const std::vector<Table::Gradients>> parts,
+                         ByteBudget::Hold held, TakeMemory take_memory)
+      ABSL_SHARED_LOCKS_REQUIRED(cut_mu_) ABSL_LOCKS_EXCLUDED(mu_);
+  // Room for a new push of so many bytes. RESOURCE_EXHAUSTED: there is none.
+  absl::StatusOr<ByteBudget::Hold> HoldPush(const v1::PushRequest& request, uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether a push is new or a repeat; an error refuses it. Changes nothing.
-  absl::StatusOr<PushVerdict> CheckSequence(const v1::PushRequest& request, uint64_t bytes) const
+  absl::StatusOr<PushVerdict> CheckSequence(const v1::PushRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Applies steps for as long as they are complete, and wakes the pulls that waited for them.
   void ApplyCompleteSteps() ABSL_LOCKS_EXCLUDED(mu_, cut_mu_);
@@ -405,6 +408,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   std::shared_ptr<ColdStore> cold_;
   Tables tables_;
   const bool has_sync_;                            // a table is in sync mode
+  ByteBudget one_push_{0};                         // of a job without sync tables, in parts
   std::vector<std::unique_ptr<RankState>> ranks_;  // [workers]
   std::unique_ptr<PushLog> log_;   // null: the job has none, or it is being replayed
   std::unique_ptr<LogFeed> feed_;  // null if log_ is
@@ -437,7 +441,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   mutable absl::Mutex mu_ ABSL_ACQUIRED_AFTER(cut_mu_);
   PushOrder order_ ABSL_GUARDED_BY(mu_);
   bool applying_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t part_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // announced by pushes that miss parts
   WaitingPulls waiting_ ABSL_GUARDED_BY(mu_);
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   // A checkpoint is being cut or written.

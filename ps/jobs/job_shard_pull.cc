@@ -55,17 +55,21 @@ void JobShard::Pull(PullCall call, absl::Duration deadline, PullDone done) {
     status = closed_;
     // Holds even for a pull without keys: a rank that has none here must not run ahead either.
     if (status.ok() && !order_.MayAnswer(call.request, options_.clock->Monotonic())) {
-      if (waiting_.HasRoomFor(call)) {
+      ByteBudget* const room = options_.waiting_pulls;
+      std::optional<ByteBudget::Hold> held =
+          room != nullptr ? room->Take(call.bytes) : ByteBudget::Hold();
+      if (held.has_value()) {
         waiting_.Add({.call = std::move(call),
                       .keys = std::move(keys),
                       .since = options_.clock->Monotonic(),
                       .deadline = deadline,
-                      .done = std::move(done)});
+                      .done = std::move(done),
+                      .held = *std::move(held)});
         return;
       }
-      status = absl::ResourceExhaustedError(absl::StrCat(
-          "job ", request_.job_id(), ": pulls of ", waiting_.bytes(), " of ", waiting_.max_bytes(),
-          " bytes are waiting for their step; pull again later"));
+      status = absl::ResourceExhaustedError(
+          absl::StrCat("job ", request_.job_id(), ": pulls of ", room->bytes(), " of ", room->max(),
+                       " bytes are waiting on this ps for their steps; pull again later"));
     }
   }
   if (!status.ok()) {

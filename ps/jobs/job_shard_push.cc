@@ -35,12 +35,12 @@ absl::Status JobShard::Push(PushCall call) {
       TESSERA_RETURN_IF_ERROR(PushPart(std::move(call), std::move(blocks), rank));
     } else {
       const auto take_memory = [&call] {
-        std::vector<wire::Buffer> memory;
-        memory.push_back(std::move(call.memory));
-        return memory;
+        PushParts::Erased whole;
+        whole.memory.push_back(std::move(call.memory));
+        return whole;
       };
-      TESSERA_RETURN_IF_ERROR(PushLocked(call, blocks, call.bytes, take_memory, rank));
-      ReturnPartBytes(rank.parts.Erase(call.request.sequence()));
+      TESSERA_RETURN_IF_ERROR(PushLocked(call, blocks, take_memory, rank));
+      (void)rank.parts.Erase(call.request.sequence());
     }
   }
   ApplyCompleteSteps();
@@ -51,7 +51,7 @@ absl::Status JobShard::Push(PushCall call) {
 void JobShard::DropPartsOfEarlier(const v1::CallHeader& header, RankState& rank) {
   if (rank.parts_incarnation == header.incarnation()) return;
   rank.parts_incarnation = header.incarnation();
-  ReturnPartBytes(rank.parts.EraseAll());
+  rank.parts.EraseAll();
 }
 
 absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks, RankState& rank) {
@@ -62,86 +62,81 @@ absl::Status JobShard::PushPart(PushCall call, std::vector<GradientBlock> blocks
     bulk_bytes += call.keys[b].size() + call.gradients[b].size();
   {
     absl::MutexLock lock(&mu_);
-    TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict,
-                             CheckSequence(request, request.bulk_bytes()));
+    TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request));
     if (verdict == PushVerdict::kRepeat) return absl::OkStatus();
   }
   TESSERA_RETURN_IF_ERROR(rank.parts.Check(request, bulk_bytes));
-  bool is_counted = false;
-  // If the first part is not kept, the room for the others is given back.
-  const absl::Cleanup give_back = [&] {
-    rank.mu.AssertHeld();
-    if (!is_counted || rank.parts.Contains(sequence)) return;
+  ByteBudget::Hold held;  // by the first part, for all
+  if (!rank.parts.Contains(sequence)) {
     absl::MutexLock lock(&mu_);
-    part_bytes_ -= call.request.bulk_bytes();
-  };
-  {
-    absl::MutexLock lock(&mu_);
-    if (!rank.parts.Contains(sequence)) {
-      // A push of the step that all wait for is always taken.
-      if (!order_.Awaits(sequence) && !replaying_ && part_bytes_ > 0 &&
-          part_bytes_ + request.bulk_bytes() > options_.max_part_bytes) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("job ", request_.job_id(), ": pushes of ", part_bytes_, " of ",
-                         options_.max_part_bytes, " bytes are coming in parts; push again later"));
-      }
-      part_bytes_ += request.bulk_bytes();
-      is_counted = true;
-    }
+    TESSERA_ASSIGN_OR_RETURN(held, HoldPush(request, request.bulk_bytes()));
   }
   if (!rank.parts.Completes(request)) {
     if (rank.parts.ContainsPart(request)) return absl::OkStatus();
     absl::ReaderMutexLock cut(&cut_mu_);
     TESSERA_RETURN_IF_ERROR(LogPush(call));
-    rank.parts.Add(request, bulk_bytes, std::move(blocks), std::move(call.memory));
+    rank.parts.Add(request, bulk_bytes, std::move(blocks), std::move(call.memory), std::move(held));
     return absl::OkStatus();
   }
   // The last part is logged when nothing can refuse the push any more: a log that has all parts is
   // read as a push that was applied.
-  rank.parts.Add(request, bulk_bytes, std::move(blocks), wire::Buffer());
+  rank.parts.Add(request, bulk_bytes, std::move(blocks), wire::Buffer(), std::move(held));
   // If there is no memory for what follows: the caller, who is told to come again, repeats the last
   // part only.
   absl::Cleanup take_back = [&] {
     rank.mu.AssertHeld();
     if (rank.parts.Contains(sequence)) rank.parts.TakeBack(request, bulk_bytes);
   };
-  PushParts::Erased erased;
   const auto take_memory = [&] {
     rank.mu.AssertHeld();
-    erased = rank.parts.Erase(sequence);
+    PushParts::Erased erased = rank.parts.Erase(sequence);
     erased.memory.push_back(std::move(call.memory));
-    return std::move(erased.memory);
+    return erased;
   };
   const std::vector<GradientBlock> whole = rank.parts.Blocks(sequence);
-  const absl::Status pushed = PushLocked(call, whole, request.bulk_bytes(), take_memory, rank);
+  const absl::Status pushed = PushLocked(call, whole, take_memory, rank);
   // Told to come again, the caller does so; after any other error nothing follows.
   if (!absl::IsResourceExhausted(pushed)) {
     std::move(take_back).Cancel();
     if (rank.parts.Contains(sequence)) take_memory();
   }
-  ReturnPartBytes(erased);
   return pushed;
 }
 
-void JobShard::ReturnPartBytes(const PushParts::Erased& erased) {
-  absl::MutexLock lock(&mu_);
-  part_bytes_ -= erased.bulk_bytes;
+absl::StatusOr<ByteBudget::Hold> JobShard::HoldPush(const v1::PushRequest& request,
+                                                    uint64_t bytes) {
+  ByteBudget* const room = options_.held_pushes;
+  if (room == nullptr) return ByteBudget::Hold();
+  std::optional<ByteBudget::Hold> held = room->Take(bytes);
+  if (held.has_value()) return *std::move(held);
+  // No step would end without the pushes that all wait for.
+  if (replaying_ || order_.Awaits(request.sequence())) return room->TakeBeyond(bytes);
+  // What other jobs hold must not keep this one from all pushes.
+  if (!has_sync_) held = one_push_.Take(bytes);
+  if (held.has_value()) return *std::move(held);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "job ", request_.job_id(), ", rank ", request.header().rank(), ": no room for push ",
+      request.sequence(), " of ", bytes, " bytes: ", room->bytes(), " of ", room->max(),
+      " are held on this ps for pushes that miss parts or wait for their step; push again later"));
 }
 
-absl::StatusOr<PushVerdict> JobShard::CheckSequence(const v1::PushRequest& request,
-                                                    uint64_t bytes) const {
+absl::StatusOr<PushVerdict> JobShard::CheckSequence(const v1::PushRequest& request) const {
   TESSERA_RETURN_IF_ERROR(closed_);
-  return order_.Check(request, replaying_ ? 0 : bytes);
+  return order_.Check(request);
 }
 
 absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const GradientBlock> blocks,
-                                  uint64_t bytes, TakeMemory take_memory, RankState& rank) {
+                                  TakeMemory take_memory, RankState& rank) {
   const v1::PushRequest& request = call.request;
+  ByteBudget::Hold held;
   {
     // A repeat is answered even if there is no room for it.
     absl::MutexLock lock(&mu_);
-    TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request, bytes));
+    TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request));
     if (verdict == PushVerdict::kRepeat) return absl::OkStatus();
+    if (has_sync_ && request.parts() <= 1) {
+      TESSERA_ASSIGN_OR_RETURN(held, HoldPush(request, call.bytes));
+    }
   }
   std::vector<std::vector<Table::Gradients>> parts(tables_.size());
   for (const GradientBlock& block : blocks) parts[block.table].push_back(block.gradients);
@@ -153,7 +148,7 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
   absl::ReaderMutexLock cut(&cut_mu_);
   {
     absl::MutexLock lock(&mu_);
-    TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request, bytes));
+    TESSERA_ASSIGN_OR_RETURN(const PushVerdict verdict, CheckSequence(request));
     if (verdict == PushVerdict::kRepeat) return absl::OkStatus();
   }
   TESSERA_RETURN_IF_ERROR(LogPush(call));
@@ -161,7 +156,7 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
   // must not come again.
   const absl::Status applied = OrExhausted("a push", [&] {
     cut_mu_.AssertReaderHeld();
-    return ApplyPush(request, blocks, parts, bytes, take_memory);
+    return ApplyPush(request, blocks, parts, std::move(held), take_memory);
   });
   return applied.ok() ? applied : Fail(applied);
 }
@@ -169,8 +164,8 @@ absl::Status JobShard::PushLocked(const PushCall& call, absl::Span<const Gradien
 absl::Status JobShard::ApplyPush(const v1::PushRequest& request,
                                  absl::Span<const GradientBlock> blocks,
                                  absl::Span<const std::vector<Table::Gradients>> parts,
-                                 uint64_t bytes, TakeMemory take_memory) {
-  std::vector<wire::Buffer> memory = take_memory();
+                                 ByteBudget::Hold held, TakeMemory take_memory) {
+  PushParts::Erased taken = take_memory();
   std::vector<uint32_t> changed;  // tables
   for (uint32_t t = 0; t < tables_.size(); ++t) {
     if (!tables_[t]->sync() && !parts[t].empty()) changed.push_back(t);
@@ -180,13 +175,14 @@ absl::Status JobShard::ApplyPush(const v1::PushRequest& request,
   GradientReducer::Push of_sync;
   if (has_sync_) {
     of_sync.learning_rate_scale = request.learning_rate_scale();
-    of_sync.memory = std::move(memory);
+    of_sync.memory = std::move(taken.memory);
+    of_sync.held = std::move(request.parts() > 1 ? taken.held : held);
     for (const GradientBlock& block : blocks) {
       if (tables_[block.table]->sync()) of_sync.blocks.push_back(block);
     }
   }
   absl::MutexLock lock(&mu_);
-  order_.Add(request, changed, std::move(of_sync), bytes, options_.clock->Monotonic());
+  order_.Add(request, changed, std::move(of_sync), options_.clock->Monotonic());
   return absl::OkStatus();
 }
 

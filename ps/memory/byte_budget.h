@@ -44,6 +44,11 @@ class ByteBudget {
     } while (!bytes_.compare_exchange_weak(now, now + bytes, std::memory_order_relaxed));
     return Hold(this, bytes);
   }
+  // For what must go on, whatever the bound.
+  Hold TakeBeyond(uint64_t bytes) {
+    bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    return Hold(this, bytes);
+  }
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t max() const { return max_; }
 

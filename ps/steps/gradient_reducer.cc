@@ -7,11 +7,8 @@
 
 namespace tessera::ps {
 
-GradientReducer::GradientReducer(uint32_t ranks, uint64_t first_step, uint64_t max_bytes,
-                                 absl::Duration now)
-    : max_bytes_(max_bytes),
-      next_step_(first_step),
-      ranks_(ranks, {.last_step = {}, .since = now}) {
+GradientReducer::GradientReducer(uint32_t ranks, uint64_t first_step, absl::Duration now)
+    : next_step_(first_step), ranks_(ranks, {.last_step = {}, .since = now}) {
   collecting_.push_back(NewStep());
   collecting_.push_back(NewStep());
 }
@@ -24,8 +21,7 @@ GradientReducer::Collecting GradientReducer::NewStep() const {
 }
 
 absl::StatusOr<PushVerdict> GradientReducer::Check(Rank rank, uint64_t step,
-                                                   double learning_rate_scale,
-                                                   uint64_t bytes) const {
+                                                   double learning_rate_scale) const {
   if (step < next_step_) return PushVerdict::kRepeat;
   const uint64_t ahead = step - next_step_;
   if (ahead >= collecting_.size()) {
@@ -40,12 +36,6 @@ absl::StatusOr<PushVerdict> GradientReducer::Check(Rank rank, uint64_t step,
     return absl::InvalidArgumentError(absl::StrCat(
         "rank ", rank.value(), " pushes step ", step, " with learning_rate_scale ",
         learning_rate_scale, ", another rank with ", at.learning_rate_scale, "; they must agree"));
-  }
-  if (ahead > 0 && held_bytes_ + bytes > max_bytes_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("rank ", rank.value(), " pushes step ", step, " while step ", next_step_,
-                     " is being collected, and ", held_bytes_, " of ", max_bytes_,
-                     " bytes are held for it; push again later"));
   }
   return PushVerdict::kNew;
 }
@@ -74,14 +64,12 @@ absl::Status GradientReducer::CheckAllConfirmed(uint64_t step) const {
   return absl::OkStatus();
 }
 
-void GradientReducer::Add(Rank rank, uint64_t step, Push push, uint64_t bytes, absl::Duration now) {
+void GradientReducer::Add(Rank rank, uint64_t step, Push push, absl::Duration now) {
   Collecting& at = collecting_[step - next_step_];
   at.learning_rate_scale = push.learning_rate_scale;
   at.pushes[rank.value()] = std::move(push);
   at.pushed[rank.value()] = true;
   ++at.arrived;
-  at.bytes += bytes;
-  held_bytes_ += bytes;
   ranks_[rank.value()].last_step = step;
   ranks_[rank.value()].since = now;
 }
@@ -122,7 +110,6 @@ std::vector<GradientReducer::Push> GradientReducer::Take() {
 }
 
 void GradientReducer::Applied() {
-  held_bytes_ -= collecting_.front().bytes;
   collecting_.pop_front();
   collecting_.push_back(NewStep());
   ++next_step_;

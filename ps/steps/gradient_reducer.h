@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "ps/calls/calls.h"
+#include "ps/memory/byte_budget.h"
 #include "ps/steps/push_verdict.h"
 
 namespace tessera::ps {
@@ -30,25 +31,23 @@ class GradientReducer {
     double learning_rate_scale = 1;
     std::vector<GradientBlock> blocks;  // of sync tables; checked
     std::vector<wire::Buffer> memory;   // their keys and gradients lie here
+    ByteBudget::Hold held = {};         // room for that memory
   };
 
-  // Steps below `first_step` count as applied. `max_bytes` bounds what is held once pushes of the
-  // step ahead are added; pushes of the step being collected are always taken, or no step would
-  // end.
-  GradientReducer(uint32_t ranks, uint64_t first_step, uint64_t max_bytes, absl::Duration now);
+  // Steps below `first_step` count as applied.
+  GradientReducer(uint32_t ranks, uint64_t first_step, absl::Duration now);
 
   // Whether a push of `rank` for `step` is new or a repeat; changes nothing. ABORTED: the step is
   // further ahead than the next. INVALID_ARGUMENT: its learning rate scale differs from that of
-  // other ranks' pushes of the step. RESOURCE_EXHAUSTED: too much is held.
-  absl::StatusOr<PushVerdict> Check(Rank rank, uint64_t step, double learning_rate_scale,
-                                    uint64_t bytes) const;
+  // other ranks' pushes of the step.
+  absl::StatusOr<PushVerdict> Check(Rank rank, uint64_t step, double learning_rate_scale) const;
   // Checks a rank's word that all ps have acknowledged its pushes of the steps below `step`, where
   // it stands now. ABORTED: this ps lacks one of them, or has applied later ones.
   absl::Status CheckConfirmed(Rank rank, uint64_t step) const;
   // Checks the same for every rank, at a barrier: all ranks have done the steps below `step`.
   absl::Status CheckAllConfirmed(uint64_t step) const;
   // Only after Check has returned kNew.
-  void Add(Rank rank, uint64_t step, Push push, uint64_t bytes, absl::Duration now);
+  void Add(Rank rank, uint64_t step, Push push, absl::Duration now);
   // All ps have acknowledged the pushes of the steps below `step` by this rank, or by every rank.
   void Confirm(Rank rank, uint64_t step);
   void ConfirmAll(uint64_t step);
@@ -79,7 +78,6 @@ class GradientReducer {
     std::vector<std::optional<Push>> pushes;  // [ranks]
     std::vector<bool> pushed;                 // [ranks]; stays when the pushes are taken
     size_t arrived = 0;
-    uint64_t bytes = 0;
     double learning_rate_scale = 0;  // of the pushes that arrived
   };
   struct RankState {
@@ -89,9 +87,7 @@ class GradientReducer {
   };
   Collecting NewStep() const;
 
-  const uint64_t max_bytes_;
   uint64_t next_step_;
-  uint64_t held_bytes_ = 0;
   std::vector<RankState> ranks_;       // [ranks]
   std::deque<Collecting> collecting_;  // next_step_, next_step_ + 1
 };

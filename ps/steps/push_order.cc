@@ -9,11 +9,11 @@
 
 namespace tessera::ps {
 
-PushOrder::PushOrder(const v1::OpenJobRequest& request, uint64_t max_held_bytes, absl::Duration now)
+PushOrder::PushOrder(const v1::OpenJobRequest& request, absl::Duration now)
     : sync_(HasSync(request)),
       ranks_(request.workers()),
       max_lead_(request.max_lead()),
-      reducer_(request.workers(), request.first_step(), max_held_bytes, now),
+      reducer_(request.workers(), request.first_step(), now),
       applied_(request.workers(), request.first_step()),
       staleness_(request.workers(), static_cast<size_t>(request.tables_size())) {
   if (max_lead_ > 0) lead_.emplace(ranks_, max_lead_);
@@ -76,18 +76,18 @@ bool PushOrder::ConfirmBefore(Rank rank, uint64_t sequence) {
   return reducer_.Complete();
 }
 
-absl::StatusOr<PushVerdict> PushOrder::Check(const v1::PushRequest& push, uint64_t bytes) const {
+absl::StatusOr<PushVerdict> PushOrder::Check(const v1::PushRequest& push) const {
   const Rank rank(push.header().rank());
-  return sync_ ? reducer_.Check(rank, push.sequence(), push.learning_rate_scale(), bytes)
+  return sync_ ? reducer_.Check(rank, push.sequence(), push.learning_rate_scale())
                : applied_.Check(rank, push.sequence(), push.confirmed());
 }
 
 void PushOrder::Add(const v1::PushRequest& push, absl::Span<const uint32_t> changed,
-                    GradientReducer::Push of_sync, uint64_t bytes, absl::Duration now) {
+                    GradientReducer::Push of_sync, absl::Duration now) {
   const Rank rank(push.header().rank());
   staleness_.Pushed(rank, push.sequence(), changed);
   if (sync_) {
-    reducer_.Add(rank, push.sequence(), std::move(of_sync), bytes, now);
+    reducer_.Add(rank, push.sequence(), std::move(of_sync), now);
     return;
   }
   applied_.Add(rank, push.sequence());

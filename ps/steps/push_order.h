@@ -24,8 +24,7 @@ namespace tessera::ps {
 // locks, no clock of its own. Not thread-safe.
 class PushOrder {
  public:
-  // `max_held_bytes`: GradientReducer's max_bytes.
-  PushOrder(const v1::OpenJobRequest& request, uint64_t max_held_bytes, absl::Duration now);
+  PushOrder(const v1::OpenJobRequest& request, absl::Duration now);
 
   // Whether one of the tables is in sync mode.
   static bool HasSync(const v1::OpenJobRequest& request);
@@ -48,15 +47,14 @@ class PushOrder {
 
   // All ps have acknowledged the rank's pushes before this one. True: a step may be whole now.
   bool ConfirmBefore(Rank rank, uint64_t sequence);
-  // Whether a push is new or a repeat; an error refuses it. Changes nothing. `bytes`: what would be
-  // held of it.
-  absl::StatusOr<PushVerdict> Check(const v1::PushRequest& push, uint64_t bytes) const;
+  // Whether a push is new or a repeat; an error refuses it. Changes nothing.
+  absl::StatusOr<PushVerdict> Check(const v1::PushRequest& push) const;
   // Whether all wait for the pushes of this number: they are of the step that is being collected.
   bool Awaits(uint64_t sequence) const { return sync_ && sequence == reducer_.next_step(); }
   // Only after Check has returned kNew. `changed`: the tables, not in sync mode, that the push has
   // changed. `of_sync` is kept for the push's step; empty in a job without sync tables.
   void Add(const v1::PushRequest& push, absl::Span<const uint32_t> changed,
-           GradientReducer::Push of_sync, uint64_t bytes, absl::Duration now);
+           GradientReducer::Push of_sync, absl::Duration now);
   // Another worker takes over the rank, and all ps have acknowledged its pushes below `confirmed`.
   // Returns which of them come next. ABORTED: some of them are not here.
   absl::StatusOr<v1::ProgressResponse> TakeOver(Rank rank, uint64_t confirmed);

@@ -58,9 +58,11 @@ bool PushParts::ContainsPart(const v1::PushRequest& request) const {
 }
 
 void PushParts::Add(const v1::PushRequest& request, uint64_t bulk_bytes,
-                    std::vector<GradientBlock> blocks, wire::Buffer memory) {
-  Push& push = pushes_[request.sequence()];
+                    std::vector<GradientBlock> blocks, wire::Buffer memory, ByteBudget::Hold held) {
+  const auto [found, is_new] = pushes_.try_emplace(request.sequence());
+  Push& push = found->second;
   if (push.arrived.contains(request.part())) return;
+  if (is_new) push.held = std::move(held);
   push.parts = request.parts();
   push.bulk_bytes = request.bulk_bytes();
   push.learning_rate_scale = request.learning_rate_scale();
@@ -81,24 +83,15 @@ std::vector<GradientBlock> PushParts::Blocks(uint64_t sequence) const {
   return blocks;
 }
 
-void PushParts::Move(Push& push, Erased* erased) {
-  for (auto& [number, part] : push.arrived) erased->memory.push_back(std::move(part.memory));
-  erased->bulk_bytes += push.bulk_bytes;
-}
-
 PushParts::Erased PushParts::Erase(uint64_t sequence) {
   Erased erased;
   const auto found = pushes_.find(sequence);
   if (found == pushes_.end()) return erased;
-  Move(found->second, &erased);
+  for (auto& [number, part] : found->second.arrived) {
+    erased.memory.push_back(std::move(part.memory));
+  }
+  erased.held = std::move(found->second.held);
   pushes_.erase(found);
-  return erased;
-}
-
-PushParts::Erased PushParts::EraseAll() {
-  Erased erased;
-  for (auto& [sequence, push] : pushes_) Move(push, &erased);
-  pushes_.clear();
   return erased;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "common/wire/buffer.h"
 #include "ps/calls/calls.h"
+#include "ps/memory/byte_budget.h"
 
 namespace tessera::ps {
 
@@ -25,8 +26,9 @@ class PushParts {
   // Whether all other parts are here.
   bool Completes(const v1::PushRequest& request) const;
   // Keeps a part that has passed Check, unless it is here already. `blocks` lie in `memory`.
+  // `held`: room for the whole push, with its first part.
   void Add(const v1::PushRequest& request, uint64_t bulk_bytes, std::vector<GradientBlock> blocks,
-           wire::Buffer memory);
+           wire::Buffer memory, ByteBudget::Hold held);
   // Undoes Add of this part.
   void TakeBack(const v1::PushRequest& request, uint64_t bulk_bytes);
   // The blocks of a complete push in the order of its parts, however they came.
@@ -34,10 +36,10 @@ class PushParts {
 
   struct Erased {
     std::vector<wire::Buffer> memory;
-    uint64_t bulk_bytes = 0;  // announced
+    ByteBudget::Hold held;  // room for all of it
   };
   Erased Erase(uint64_t sequence);
-  Erased EraseAll();
+  void EraseAll() { pushes_.clear(); }
 
  private:
   struct Part {
@@ -50,8 +52,8 @@ class PushParts {
     uint64_t arrived_bytes = 0;
     double learning_rate_scale = 0;
     std::map<uint32_t, Part> arrived;  // by number
+    ByteBudget::Hold held;
   };
-  static void Move(Push& push, Erased* erased);
 
   std::map<uint64_t, Push> pushes_;  // by sequence
 };

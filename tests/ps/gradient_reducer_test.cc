@@ -13,11 +13,11 @@ GradientReducer::Push PushFrom(uint32_t rank) {
 }
 
 TEST(GradientReducer, HandsOutPushesInRankOrderWhateverTheOrderOfArrival) {
-  GradientReducer reducer(3, 5, 1000, kStart);
+  GradientReducer reducer(3, 5, kStart);
   for (const uint32_t rank : {2u, 0u, 1u}) {
     EXPECT_FALSE(reducer.Complete());
-    ASSERT_EQ(*reducer.Check(Rank(rank), 5, 1, 10), Verdict::kNew);
-    reducer.Add(Rank(rank), 5, PushFrom(rank), 10, kStart);
+    ASSERT_EQ(*reducer.Check(Rank(rank), 5, 1), Verdict::kNew);
+    reducer.Add(Rank(rank), 5, PushFrom(rank), kStart);
   }
   reducer.ConfirmAll(6);
   ASSERT_TRUE(reducer.Complete());
@@ -30,8 +30,8 @@ TEST(GradientReducer, HandsOutPushesInRankOrderWhateverTheOrderOfArrival) {
 }
 
 TEST(GradientReducer, HoldsAStepUntilEveryRankHasConfirmedThatAllPsHaveIt) {
-  GradientReducer reducer(2, 5, 1000, kStart);
-  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 5, PushFrom(rank), 10, kStart);
+  GradientReducer reducer(2, 5, kStart);
+  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 5, PushFrom(rank), kStart);
   EXPECT_FALSE(reducer.Complete());
   reducer.Confirm(Rank(0), 6);
   reducer.Confirm(Rank(0), 6);
@@ -46,81 +46,72 @@ TEST(GradientReducer, HoldsAStepUntilEveryRankHasConfirmedThatAllPsHaveIt) {
   reducer.Take();
   reducer.Applied();
   EXPECT_FALSE(reducer.Complete()) << "confirmed, and pushed by nobody";
-  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 6, PushFrom(rank), 10, kStart);
+  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 6, PushFrom(rank), kStart);
   EXPECT_TRUE(reducer.Complete());
   reducer.Take();
   reducer.Applied();
-  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 7, PushFrom(rank), 10, kStart);
+  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 7, PushFrom(rank), kStart);
   EXPECT_FALSE(reducer.Complete());
   reducer.ConfirmAll(8);
   EXPECT_TRUE(reducer.Complete());
 }
 
 TEST(GradientReducer, KnowsARanksFirstPushThatIsNotHereAndTheLastThatIs) {
-  GradientReducer reducer(2, 5, 1000, kStart);
+  GradientReducer reducer(2, 5, kStart);
   EXPECT_EQ(reducer.NextPush(Rank(0)), 5u);
   EXPECT_EQ(reducer.EndPush(Rank(0)), 5u);
-  reducer.Add(Rank(0), 6, PushFrom(0), 10, kStart);
+  reducer.Add(Rank(0), 6, PushFrom(0), kStart);
   EXPECT_EQ(reducer.NextPush(Rank(0)), 5u);
   EXPECT_EQ(reducer.EndPush(Rank(0)), 7u);
   EXPECT_EQ(reducer.EndPush(Rank(1)), 5u);
-  reducer.Add(Rank(0), 5, PushFrom(0), 10, kStart);
+  reducer.Add(Rank(0), 5, PushFrom(0), kStart);
   EXPECT_EQ(reducer.NextPush(Rank(0)), 7u);
   EXPECT_EQ(reducer.NextPush(Rank(1)), 5u);
 }
 
 TEST(GradientReducer, KnowsRepeats) {
-  GradientReducer reducer(2, 5, 1000, kStart);
-  EXPECT_EQ(*reducer.Check(Rank(0), 4, 1, 10), Verdict::kRepeat);
-  reducer.Add(Rank(0), 5, PushFrom(0), 10, kStart);
-  EXPECT_EQ(*reducer.Check(Rank(0), 5, 1, 10), Verdict::kRepeat);
-  EXPECT_EQ(*reducer.Check(Rank(1), 5, 1, 10), Verdict::kNew);
-  reducer.Add(Rank(1), 5, PushFrom(1), 10, kStart);
+  GradientReducer reducer(2, 5, kStart);
+  EXPECT_EQ(*reducer.Check(Rank(0), 4, 1), Verdict::kRepeat);
+  reducer.Add(Rank(0), 5, PushFrom(0), kStart);
+  EXPECT_EQ(*reducer.Check(Rank(0), 5, 1), Verdict::kRepeat);
+  EXPECT_EQ(*reducer.Check(Rank(1), 5, 1), Verdict::kNew);
+  reducer.Add(Rank(1), 5, PushFrom(1), kStart);
   reducer.Take();
   // While the step is being applied, too.
-  EXPECT_EQ(*reducer.Check(Rank(1), 5, 1, 10), Verdict::kRepeat);
+  EXPECT_EQ(*reducer.Check(Rank(1), 5, 1), Verdict::kRepeat);
   reducer.Applied();
-  EXPECT_EQ(*reducer.Check(Rank(1), 5, 1, 10), Verdict::kRepeat);
+  EXPECT_EQ(*reducer.Check(Rank(1), 5, 1), Verdict::kRepeat);
 }
 
 TEST(GradientReducer, TakesOneStepAheadAndNoMore) {
-  GradientReducer reducer(2, 5, 1000, kStart);
-  EXPECT_EQ(*reducer.Check(Rank(0), 6, 1, 10), Verdict::kNew);
-  reducer.Add(Rank(0), 6, PushFrom(0), 10, kStart);
-  EXPECT_FAILS(reducer.Check(Rank(0), 7, 1, 10), absl::StatusCode::kAborted,
+  GradientReducer reducer(2, 5, kStart);
+  EXPECT_EQ(*reducer.Check(Rank(0), 6, 1), Verdict::kNew);
+  reducer.Add(Rank(0), 6, PushFrom(0), kStart);
+  EXPECT_FAILS(reducer.Check(Rank(0), 7, 1), absl::StatusCode::kAborted,
                "rank 0 pushes step 7 while step 5 is being collected, expected 5 or 6");
-  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 5, PushFrom(rank), 10, kStart);
+  for (const uint32_t rank : {0u, 1u}) reducer.Add(Rank(rank), 5, PushFrom(rank), kStart);
   reducer.Take();
   reducer.Applied();
-  EXPECT_EQ(*reducer.Check(Rank(0), 6, 1, 10), Verdict::kRepeat);
-  EXPECT_EQ(*reducer.Check(Rank(1), 6, 1, 10), Verdict::kNew);
-}
-
-TEST(GradientReducer, BoundsWhatIsHeldAheadButAlwaysTakesTheStepBeingCollected) {
-  GradientReducer reducer(2, 0, 100, kStart);
-  EXPECT_EQ(*reducer.Check(Rank(0), 0, 1, 5000), Verdict::kNew);
-  reducer.Add(Rank(0), 0, PushFrom(0), 90, kStart);
-  EXPECT_FAILS(reducer.Check(Rank(0), 1, 1, 11), absl::StatusCode::kResourceExhausted,
-               "90 of 100 bytes");
-  EXPECT_OK(reducer.Check(Rank(0), 1, 1, 10));
+  EXPECT_EQ(*reducer.Check(Rank(0), 6, 1), Verdict::kRepeat);
+  EXPECT_EQ(*reducer.Check(Rank(1), 6, 1), Verdict::kNew);
 }
 
 TEST(GradientReducer, RefusesRanksThatDisagreeAboutTheLearningRate) {
-  GradientReducer reducer(2, 0, 100, kStart);
-  reducer.Add(Rank(0), 0, PushFrom(0), 1, kStart);
-  EXPECT_FAILS(reducer.Check(Rank(1), 0, 0.5, 1), absl::StatusCode::kInvalidArgument,
+  GradientReducer reducer(2, 0, kStart);
+  reducer.Add(Rank(0), 0, PushFrom(0), kStart);
+  EXPECT_FAILS(reducer.Check(Rank(1), 0, 0.5), absl::StatusCode::kInvalidArgument,
                "learning_rate_scale 0.5, another rank with 1");
 }
 
 TEST(GradientReducer, NamesTheRanksThatAreMissingAndSinceWhen) {
-  GradientReducer reducer(3, 0, 100, kStart);
+  GradientReducer reducer(3, 0, kStart);
   for (const uint32_t rank : {0u, 1u, 2u}) {
-    if (rank != 2) reducer.Add(Rank(rank), 0, PushFrom(rank), 1, kStart + absl::Seconds(1));
+    if (rank != 2) reducer.Add(Rank(rank), 0, PushFrom(rank), kStart + absl::Seconds(1));
   }
   reducer.ConfirmAll(1);
   EXPECT_EQ(reducer.Missing(kStart + absl::Seconds(3)),
             "rank 2 (no push since the job was opened 3s ago)");
-  reducer.Add(Rank(2), 0, PushFrom(2), 1, kStart + absl::Seconds(3));
+  reducer.Add(Rank(2), 0, PushFrom(2), kStart + absl::Seconds(3));
   reducer.Take();
   reducer.Applied();
   EXPECT_THAT(
@@ -129,7 +120,7 @@ TEST(GradientReducer, NamesTheRanksThatAreMissingAndSinceWhen) {
 }
 
 TEST(GradientReducer, CountsTheRanksThatItDoesNotName) {
-  const std::string text = GradientReducer(1000, 0, 100, kStart).Missing(kStart);
+  const std::string text = GradientReducer(1000, 0, kStart).Missing(kStart);
   EXPECT_THAT(text, testing::HasSubstr("rank 9 (no push"));
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("rank 10 ")));
   EXPECT_THAT(text, testing::EndsWith(") and 990 more ranks"));

@@ -194,9 +194,10 @@ TEST_F(JobShardTest, StepsBeforeTheFirstCountAsApplied) {
 }
 
 TEST_F(JobShardTest, AStepWithTooManyWaitingPullsPushesBack) {
+  ByteBudget room(200);
   auto shard = JobShard::Open(
       Whole(Job({SgdTable("t", 1, v1::SYNC)}, 2)),
-      {.clock = &clock_, .files = &files_, .checkpoint_root = "root", .max_waiting_bytes = 200});
+      {.clock = &clock_, .files = &files_, .checkpoint_root = "root", .waiting_pulls = &room});
   ASSERT_OK(shard);
   ASSERT_OK((*shard)->Push(CallOf(PushOf(0, 0, {}))));
   const v1::PullRequest request = PullOf(0, 1, {{0, std::vector<uint64_t>(10, 1)}});

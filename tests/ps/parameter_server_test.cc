@@ -307,8 +307,8 @@ TEST(ParameterServerOptions, BoundsOfWhatIsBesideRowsAreSharesOfTheMemoryAndNeve
   EXPECT_EQ(options.server.max_received_bytes, 128 << 20);
   EXPECT_EQ(options.max_shared_bytes, 0);
   const uint64_t beside = options.max_queued_bytes + options.max_unsent_bytes +
-                          options.max_part_bytes + options.max_copied_bytes +
-                          options.max_held_push_bytes + options.max_waiting_bytes;
+                          options.max_copied_bytes + options.max_held_push_bytes +
+                          options.max_waiting_bytes;
   EXPECT_EQ(beside, 3 * (512 << 20) / 8);
 }
 

@@ -28,7 +28,7 @@ class PushOrderTest : public testing::Test {
  protected:
   void Prepare(const v1::OpenJobRequest& request) {
     job_ = request;
-    order_.emplace(request, /*max_held_bytes=*/1 << 20, kStart);
+    order_.emplace(request, kStart);
   }
   bool MayPull(uint32_t rank, uint64_t step, uint64_t begins) {
     return order_->MayAnswer(PullFor(rank, step, begins), kStart);
@@ -50,13 +50,13 @@ class PushOrderTest : public testing::Test {
   // Takes a new push that has changed table 0 if that is not in sync mode.
   void Push(uint32_t rank, uint64_t sequence) {
     const v1::PushRequest push = PushFor(rank, sequence);
-    const auto verdict = order_->Check(push, 0);
+    const auto verdict = order_->Check(push);
     ASSERT_TRUE(verdict.ok()) << verdict.status();
     ASSERT_EQ(*verdict, PushVerdict::kNew);
     std::vector<uint32_t> changed;
     if (job_.tables(0).consistency() != v1::SYNC) changed.push_back(0);
-    order_->Add(push, changed, {}, 0, kStart);
-    EXPECT_EQ(*order_->Check(push, 0), PushVerdict::kRepeat);
+    order_->Add(push, changed, {}, kStart);
+    EXPECT_EQ(*order_->Check(push), PushVerdict::kRepeat);
   }
 
   v1::OpenJobRequest job_;
@@ -136,7 +136,7 @@ TEST_F(PushOrderTest, AHeadOfALogGoesIntoAJobOfItsModeAlone) {
   Prepare(JobOf({v1::ASYNC}));
   ASSERT_TRUE(order_->Load(head, 0).ok());
   EXPECT_EQ(order_->applied(), 2u);
-  EXPECT_EQ(*order_->Check(PushFor(0, 1), 0), PushVerdict::kRepeat);
+  EXPECT_EQ(*order_->Check(PushFor(0, 1)), PushVerdict::kRepeat);
   Prepare(JobOf({v1::ASYNC}, /*workers=*/3));
   EXPECT_EQ(order_->Load(head, 0).code(), StatusCode::kFailedPrecondition);
 
@@ -151,7 +151,7 @@ TEST_F(PushOrderTest, AHeadOfALogGoesIntoAJobOfItsModeAlone) {
 TEST_F(PushOrderTest, OnlyAJobWithoutSyncTablesBeginsAlone) {
   Prepare(JobOf({v1::ASYNC}));
   ASSERT_TRUE(order_->BeginAlone({3, 5}).ok());
-  EXPECT_EQ(*order_->Check(PushFor(1, 4), 0), PushVerdict::kRepeat);
+  EXPECT_EQ(*order_->Check(PushFor(1, 4)), PushVerdict::kRepeat);
   Prepare(JobOf({v1::SYNC, v1::ASYNC}));
   EXPECT_FAILS(order_->BeginAlone({3, 5}), StatusCode::kInvalidArgument,
                "pushed has 2 ranks, expected 0, since a table is sync");

@@ -11,13 +11,13 @@ using absl::StatusCode;
 
 class PushPartsTest : public testing::Test {
  protected:
-  void Open(v1::OpenJobRequest job, uint64_t max_part_bytes = 512 << 20) {
-    auto shard = JobShard::Open(Whole(std::move(job)), {.clock = &clock_,
-                                                        .files = &files_,
-                                                        .checkpoint_root = "root",
-                                                        .max_part_bytes = max_part_bytes});
-    ASSERT_OK(shard);
-    shard_ = *std::move(shard);
+  void Open(v1::OpenJobRequest job) { shard_ = NewShard(std::move(job)); }
+  std::shared_ptr<JobShard> NewShard(v1::OpenJobRequest job, ByteBudget* room = nullptr) {
+    auto shard = JobShard::Open(
+        Whole(std::move(job)),
+        {.clock = &clock_, .files = &files_, .checkpoint_root = "root", .held_pushes = room});
+    EXPECT_OK(shard);
+    return *std::move(shard);
   }
   // One message for each of `parts`, all of one push.
   static std::vector<v1::PushRequest> Parts(uint32_t rank, uint64_t sequence,
@@ -156,26 +156,61 @@ TEST_F(PushPartsTest, RefusesPartsThatMakeNoSense) {
 }
 
 TEST_F(PushPartsTest, RoomIsHeldForAWholePushSoThatTwoNeverBlockEachOther) {
-  Open(Job({SgdTable("t", 1, v1::ASYNC)}, 2), /*max_part_bytes=*/30);
-  const auto first = Parts(0, 0, {{{0, {1}, {1}}}, {{0, {2}, {2}}}});   // 24 bytes
-  const auto second = Parts(1, 0, {{{0, {1}, {1}}}, {{0, {2}, {2}}}});  // 24 more
-  ASSERT_OK(Push(first[0]));
-  EXPECT_FAILS(Push(second[0]), StatusCode::kResourceExhausted,
-               "24 of 30 bytes are coming in parts");
-  ASSERT_OK(Push(first[1]));
-  ASSERT_OK(Push(second[0]));
-  ASSERT_OK(Push(second[1]));
-  EXPECT_EQ(Look(0, {1, 2}), (std::vector<float>{-2, -4}));
+  ByteBudget room(30);
+  shard_ = NewShard(Job({SgdTable("t", 1, v1::ASYNC)}, 3), &room);
+  std::vector<std::vector<v1::PushRequest>> pushes;  // of 24 bytes each
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    pushes.push_back(Parts(rank, 0, {{{0, {1}, {1}}}, {{0, {2}, {2}}}}));
+  }
+  ASSERT_OK(Push(pushes[0][0]));
+  ASSERT_OK(Push(pushes[1][0]));  // one push beyond the bound
+  EXPECT_FAILS(Push(pushes[2][0]), StatusCode::kResourceExhausted,
+               "no room for push 0 of 24 bytes: 24 of 30 are held on this ps");
+  ASSERT_OK(Push(pushes[0][1]));
+  for (const v1::PushRequest& part : pushes[2]) ASSERT_OK(Push(part));
+  ASSERT_OK(Push(pushes[1][1]));
+  EXPECT_EQ(Look(0, {1, 2}), (std::vector<float>{-3, -6}));
+  EXPECT_EQ(room.bytes(), 0u);
+}
+
+TEST_F(PushPartsTest, AJobOverItsLoadLeavesWhatAllJobsHoldBelowTheBoundAndLetsTheOthersGoOn) {
+  ByteBudget room(200);
+  const auto sync = NewShard(Job({SgdTable("t", 1, v1::SYNC)}, 2), &room);
+  shard_ = NewShard(Job({SgdTable("t", 1, v1::ASYNC)}, 40), &room);
+  int held = 0;
+  for (uint32_t rank = 0; rank < 40; ++rank) {
+    const absl::Status pushed = Push(Parts(rank, 0, {{{0, {1}, {1}}}, {{0, {2}, {2}}}})[0]);
+    held += pushed.ok() ? 1 : 0;
+    EXPECT_TRUE(pushed.ok() || absl::IsResourceExhausted(pushed)) << pushed;
+  }
+  EXPECT_EQ(held, 200 / 24 + 1) << "one beyond the bound";
+  EXPECT_EQ(room.bytes(), 192u);
+  // The other job's next step waits for room, the step that all its ranks wait for does not.
+  const auto push = [&](uint32_t rank, uint64_t step) {
+    return sync->Push(CallOf(PushOf(rank, step, {{0, {1}, {1}}})));
+  };
+  EXPECT_FAILS(push(0, 1), StatusCode::kResourceExhausted, "rank 0: no room for push 1 of");
+  for (const uint64_t step : {0u, 1u, 2u}) {
+    for (const uint32_t rank : {0u, 1u}) ASSERT_OK(push(rank, step));
+    EXPECT_GT(room.bytes(), 192u);
+    for (const uint32_t rank : {0u, 1u}) ASSERT_OK(Confirm(*sync, rank, step + 1));
+    EXPECT_EQ(room.bytes(), 192u) << "what is applied is held no more";
+  }
+  EXPECT_EQ(sync->Stats().applied_steps(), 3u);
+  shard_.reset();
+  EXPECT_EQ(room.bytes(), 0u);
 }
 
 TEST_F(PushPartsTest, PartsOfAnIncarnationThatIsGoneAreDropped) {
-  Open(Job({SgdTable("t", 1, v1::ASYNC)}), /*max_part_bytes=*/30);
+  ByteBudget room(30);
+  shard_ = NewShard(Job({SgdTable("t", 1, v1::ASYNC)}), &room);
   ASSERT_OK(Push(Parts(0, 0, {{{0, {1}, {1}}}, {{0, {2}, {2}}}})[0]));
   for (v1::PushRequest& part : Parts(0, 0, {{{0, {1}, {10}}}, {{0, {2}, {20}}}})) {
     part.mutable_header()->set_incarnation(2);
     ASSERT_OK(Push(part));
   }
   EXPECT_EQ(Look(0, {1, 2}), (std::vector<float>{-10, -20}));
+  EXPECT_EQ(room.bytes(), 0u);
 }
 
 TEST_F(PushPartsTest, OneRankHasABoundedNumberOfPushesUnderWay) {

@@ -419,12 +419,14 @@ TEST_F(RecoveryTest, APushInPartsThatHasNotWhatWasAnnouncedIsNoneForTheLogEither
 }
 
 TEST_F(RecoveryTest, APartThatIsRefusedHoldsNoRoom) {
-  auto shard = Open(AsyncJob(), files_, [](JobShard::Options& o) { o.max_part_bytes = 100; });
+  ByteBudget room(30);
+  auto shard = Open(AsyncJob(), files_, [&](JobShard::Options& o) { o.held_pushes = &room; });
   ASSERT_OK(shard);
   files_.SetCapacity((*shard)->Stats().log_bytes());
   const auto parts = TwoParts(0, 0, 1, 24);
   for (int i = 0; i < 10; ++i) {
     EXPECT_FAILS((*shard)->Push(CallOf(parts[0])), StatusCode::kResourceExhausted, "o space left");
+    EXPECT_EQ(room.bytes(), 0u);
   }
   files_.Repair();
   for (const v1::PushRequest& part : parts) ASSERT_OK((*shard)->Push(CallOf(part)));
@@ -435,11 +437,14 @@ TEST_F(RecoveryTest, APartThatIsRefusedHoldsNoRoom) {
 
 // Another rank may wait for that room, and the next worker for that rank's step.
 TEST_F(RecoveryTest, TheNextWorkerOfARankGivesTheRoomOfAHalfPushBackBeforeItPushes) {
-  auto shard = Open(AsyncJob(), files_, [](JobShard::Options& o) { o.max_part_bytes = 30; });
+  ByteBudget room(30);
+  auto shard = Open(AsyncJob(), files_, [&](JobShard::Options& o) { o.held_pushes = &room; });
   ASSERT_OK(shard);
-  ASSERT_OK((*shard)->Push(CallOf(TwoParts(0, 0, 1, 24)[0])));
+  for (const uint64_t sequence : {0u, 1u}) {
+    ASSERT_OK((*shard)->Push(CallOf(TwoParts(0, sequence, 1, 24)[0])));
+  }
   const auto parts = TwoParts(1, 0, 1, 24);
-  EXPECT_FAILS((*shard)->Push(CallOf(parts[0])), StatusCode::kResourceExhausted, "24 of 30 bytes");
+  EXPECT_FAILS((*shard)->Push(CallOf(parts[0])), StatusCode::kResourceExhausted, "24 of 30 are");
   v1::ProgressRequest ask;
   *ask.mutable_header() = Header(0, /*incarnation=*/2);
   ASSERT_OK((*shard)->GetProgress(ask));
