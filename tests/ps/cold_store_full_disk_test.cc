@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
@@ -110,6 +111,30 @@ TEST_F(FullDiskTest, GoesOnAfterADiskThatHadNoRoomForACompactionAndThenForARecor
   full = false;
   disk_->SayFree(std::nullopt);
   WriteOnceThereIsRoom(*store, Rows(0, 1000, 101));
+}
+
+// A table that is closed must not wait ten seconds for a compaction that does not come.
+TEST_F(FullDiskTest, ToWaitForCompactionEndsSoonOnceItIsStopped) {
+  disk_->BeforeAppend([](const std::string& path) {
+    const bool compacts = absl::StrContains(path, "/db/") && absl::EndsWith(path, ".sst");
+    return compacts ? rocksdb::IOStatus::NoSpace("no space") : rocksdb::IOStatus::OK();
+  });
+  auto store = Open();
+  disk_->SayFree(0);
+  for (uint64_t version = 0; version < 40; ++version)
+    ASSERT_OK(Write(*store, Rows(0, 10, version)));
+  std::atomic<bool> stopped = false;
+  const absl::Time begin = absl::Now();
+  std::thread stops([&stopped] {
+    absl::SleepFor(absl::Milliseconds(500));
+    stopped = true;
+  });
+  store->AwaitCompactionOfWrites(0, stopped);
+  EXPECT_TRUE(stopped) << "it has waited";
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(5));
+  stops.join();
+  disk_->BeforeAppend(nullptr);
+  disk_->SayFree(std::nullopt);
 }
 
 // It would go on by itself, in a thread that looks for room every second.
