@@ -146,6 +146,7 @@ struct ActionResult {
   absl::Status status;
   // CutCheckpoint, WriteCheckpoint: the action failed on the master's own disk, not on a ps.
   bool own_disk = false;
+  bool out_of_step = false;  // WriteCheckpoint: OutOfStep
   // OpenPs that failed: the incarnation of the ps that `status` is of; 0: of none.
   uint64_t failed_ps = 0;
   // ClosePs: the incarnations of the ps that have done it.

@@ -10,6 +10,7 @@
 #include "common/status_macros.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
+#include "master/actions/checkpoint_calls.h"
 #include "tessera/v1/parameter_service.grpc.pb.h"
 
 namespace tessera::master {
@@ -186,6 +187,7 @@ ActionResult ActionRunner::Do(const WriteCheckpoint& write) {
   const auto parts = CallWriteCheckpoint(write.calls, longest_call_, "write the checkpoint");
   result.own_disk = parts.ok();
   result.status = parts.ok() ? disk_.Commit(write, *parts) : parts.status();
+  result.out_of_step = parts.ok() && OutOfStep(*parts);
   if (!result.status.ok()) disk_.Drop(write.folder);
   return result;
 }

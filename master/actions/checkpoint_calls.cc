@@ -1,5 +1,6 @@
 #include "master/actions/checkpoint_calls.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/job/defaults.h"
@@ -68,6 +69,19 @@ WriteCheckpoint WriteOf(const NewCheckpoint& checkpoint) {
                              RequestOf(checkpoint, part, v1::WriteCheckpointRequest::WRITE));
   }
   return write;
+}
+
+bool OutOfStep(absl::Span<const v1::WriteCheckpointResponse> parts) {
+  bool whole = false;
+  bool increment = false;
+  for (const v1::WriteCheckpointResponse& part : parts) {
+    const auto has_rows = [](uint64_t rows) { return rows > 0; };
+    if (std::none_of(part.rows().begin(), part.rows().end(), has_rows)) continue;
+    uint64_t bytes = 0;
+    for (const v1::CheckpointFile& file : part.files()) bytes += file.bytes();
+    (part.written_bytes() == bytes ? whole : increment) = true;
+  }
+  return whole && increment;
 }
 
 TellCommitted TellOf(const v1::JobRecord& record, absl::Span<const RunNode> ps,

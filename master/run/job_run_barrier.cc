@@ -188,10 +188,12 @@ std::string JobRun::NewCheckpointFolder() const {
 void JobRun::BeginCheckpoint(const Now& now) {
   Enter(Phase::kCheckpointing, now);
   const std::string best_before = position_.best_checkpoint();
+  // Ps that begin anew at different checkpoints leave none that has no file in common with another.
+  const std::string base = last_checkpoint_.out_of_step ? "" : last_checkpoint_.folder;
   NewCheckpoint checkpoint = {.record = record_,
                               .ps = options_.ps,
                               .folder = NewCheckpointFolder(),
-                              .base = last_checkpoint_.folder,
+                              .base = base,
                               .partition_count = partition_count_,
                               .position = {},
                               .pushes = plan_->pushes(),
@@ -239,6 +241,7 @@ void JobRun::OnWritten(const ActionResult& result, const Now& now) {
     last_checkpoint_.folder = writing_->folder;
     last_checkpoint_.step = writing_->step;
     last_checkpoint_.early = writing_->early;
+    last_checkpoint_.out_of_step = result.out_of_step;
     origin_ = {.folder = writing_->folder,
                .warm = false,
                .step = writing_->step,

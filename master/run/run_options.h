@@ -23,7 +23,10 @@ struct LastCheckpoint {
   std::string folder;            // empty: none yet
   std::optional<uint64_t> step;  // nullopt: none of this job's
   bool early = true;             // it is none that the job's rules ask for, or nobody knows
-  absl::Duration at;             // when one was last tried; before that, when training began
+  // Some ps have begun anew in it with all their rows, and others have added what changed to
+  // theirs.
+  bool out_of_step = false;
+  absl::Duration at;  // when one was last tried; before that, when training began
 };
 
 // The barrier of the run before at which a run takes up its work, with other ps or another number

@@ -215,6 +215,26 @@ TEST_F(CoreCheckpointTest, AFailedWriteIsAnEventAndTheNextOneIsBasedOnWhatWasCom
   EXPECT_EQ(writes_[2].calls[0].second.base(), writes_[0].folder);
 }
 
+TEST_F(CoreCheckpointTest, WherePsAreOutOfStepAllBeginAnewTogether) {
+  JoinAll(2, 1);
+  on_write_ = [this](const WriteCheckpoint&) {
+    out_of_step_ = writes_.size() == 2;
+    return writes_.size() == 3 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  const std::string id = Submit(EverySteps(4), 1, 2);
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_GT(cuts_.size(), 5u);
+  std::vector<std::string> bases;
+  for (const CutCheckpoint& cut : cuts_) {
+    for (const auto& [ps, request] : cut.calls) bases.push_back(request.base());
+  }
+  bases.resize(12);
+  const std::string& first = cuts_[0].folder;
+  EXPECT_THAT(bases, ElementsAre("", "", first, first, "", "", "", "", cuts_[3].folder,
+                                 cuts_[3].folder, cuts_[4].folder, cuts_[4].folder))
+      << "the third one failed";
+}
+
 TEST_F(CoreCheckpointTest, AFailedCutIsAnEventAndNothingIsWritten) {
   JoinAll(1, 1);
   FailCut(1, absl::FailedPreconditionError("already cut"));

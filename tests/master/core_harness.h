@@ -292,6 +292,7 @@ class CoreHarness {
   bool hold_writes_ = false;
   bool in_foreground_ = false;  // what a script is asked for
   bool own_disk_ = false;       // what on_cut_ and on_write_ say is of the master's own disk
+  bool out_of_step_ = false;    // so are the parts of the checkpoints that are written
   std::function<void(const std::string& worker, const v1::NextWorkResponse&, v1::UnitResult*)>
       on_unit_;
   // The first metric of the evaluations in turn; then 0.5. Others are 0.7.
@@ -458,6 +459,7 @@ class CoreHarness {
     ActionResult result;
     if (on_write_) result.status = on_write_(write);
     result.own_disk = own_disk_;
+    result.out_of_step = out_of_step_;
     if (result.status.ok()) disk_[write.folder] = write.manifest;
     return result;
   }

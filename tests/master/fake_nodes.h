@@ -56,6 +56,7 @@ class FakePs final : public v1::ParameterService::Service {
   grpc::Status WriteCheckpoint(grpc::ServerContext* context,
                                const v1::WriteCheckpointRequest* request,
                                v1::WriteCheckpointResponse* response) override {
+    if (request->phase() == v1::WriteCheckpointRequest::CUT && !request->base().empty()) ++based_;
     if (request->phase() != v1::WriteCheckpointRequest::WRITE) return grpc::Status::OK;
     for (const int number = ++writes_; number == held_; absl::SleepFor(absl::Milliseconds(5))) {
       if (context->IsCancelled()) return {grpc::StatusCode::CANCELLED, "nobody waits for it"};
@@ -72,6 +73,7 @@ class FakePs final : public v1::ParameterService::Service {
     auto file = (*writer)->Finish();
     if (!file.ok()) return ToGrpc(file.status());
     *response->add_files() = *file;
+    if (whole_) response->set_written_bytes(file->bytes());
     for (const uint64_t rows : file->rows()) response->add_rows(rows);
     return ToGrpc(status);
   }
@@ -80,8 +82,10 @@ class FakePs final : public v1::ParameterService::Service {
     return opens_;
   }
   std::atomic<bool> full_ = false;
-  std::atomic<int> writes_ = 0;  // of checkpoints, that it has begun
-  std::atomic<int> held_ = 0;    // the one of this number does not end
+  std::atomic<bool> whole_ = false;  // it says that no file is a link to an earlier one
+  std::atomic<int> based_ = 0;       // cuts that may be of what has changed
+  std::atomic<int> writes_ = 0;      // of checkpoints, that it has begun
+  std::atomic<int> held_ = 0;        // the one of this number does not end
 
  private:
   const std::string name_;

@@ -326,6 +326,19 @@ TEST_F(MasterTest, SoIsOneOfAJobThatIsSubmittedWhileTheNextOneIsWritten) {
   EXPECT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
 }
 
+TEST_F(MasterTest, PsOfWhichSomeBeginAnewAreAllToBeginAnew) {
+  StartNodes(2, 1);
+  v1::JobSpec spec = SmallJob();
+  spec.mutable_checkpoint()->set_every_steps(2);
+  for (const bool out_of_step : {false, true}) {
+    for (const auto& ps : ps_) ps->based_ = 0;
+    ps_[1]->whole_ = out_of_step;
+    const v1::JobStatus job = Watch(Submit(spec, 0, 0)).back();
+    ASSERT_EQ(v1::JobState_Name(job.state()), "SUCCEEDED") << job.message();
+    for (const auto& ps : ps_) EXPECT_EQ(ps->based_ > 0, !out_of_step);
+  }
+}
+
 TEST_F(MasterTest, AFullDiskAtTheLastCheckpointIsWaitedFor) {
   StartNodes(2, 1);
   ps_[1]->full_ = true;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "master/actions/checkpoint_calls.h"
 #include "tests/simulator/cluster_node.h"
 #include "tests/simulator/ps_node.h"
 
@@ -328,6 +329,7 @@ void MasterNode::Run(uint64_t action, const master::WriteCheckpoint& write, cons
     ActionResult result;
     result.own_disk = parts.ok();
     result.status = parts.ok() ? checkpoints_.Commit(write, *parts) : parts.status();
+    result.out_of_step = parts.ok() && master::OutOfStep(*parts);
     if (!result.status.ok()) {
       checkpoints_.Drop(write.folder);
       return done(std::move(result));
