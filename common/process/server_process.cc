@@ -39,6 +39,8 @@ absl::StatusOr<std::unique_ptr<Security>> ServerProcess::Begin(absl::string_view
   EndMutexChecks();
   // A write beyond the file size limit (ulimit -f) then fails instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
+  // So does a line of the log that nobody reads any more, such as after Ctrl-C of `... | tee log`.
+  std::signal(SIGPIPE, SIG_IGN);
   InitLog(name, log_level);
   TESSERA_RETURN_IF_ERROR(CheckFileDescriptors());
   TESSERA_RETURN_IF_ERROR(ArmFailpoints(std::getenv(kFailpointsVariable)));

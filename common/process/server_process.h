@@ -26,10 +26,10 @@ struct ServerProcess {
   static std::optional<int> Parse(CLI::App& app, int argc, char** argv);
 
   // Call once, after Parse. Starts the log, which calls the process `name`; makes writes beyond the
-  // file size limit fail instead of ending the process; raises the limit of open files; arms the
-  // failpoints that the environment names; and loads the security files that the flags name (null:
-  // they name none). Errors are those of CheckFileDescriptors, ArmFailpoints and
-  // SecurityFlags::Load.
+  // file size limit, and to a pipe whose reader has gone, fail instead of ending the process;
+  // raises the limit of open files; arms the failpoints that the environment names; and loads the
+  // security files that the flags name (null: they name none). Errors are those of
+  // CheckFileDescriptors, ArmFailpoints and SecurityFlags::Load.
   absl::StatusOr<std::unique_ptr<Security>> Begin(absl::string_view name) const;
 };
 

@@ -1,8 +1,14 @@
 #include "local/commands/shown_run.h"
 
+#include <csignal>
 #include <utility>
 
 namespace tessera::local {
+
+ShownRun::ShownRun(client::CommandContext& context)
+    : context_(context), display_(client::DisplayOn(context.err)) {
+  std::signal(SIGPIPE, SIG_IGN);
+}
 
 void ShownRun::Say(const std::string& text) {
   absl::MutexLock lock(&mu_);

@@ -11,11 +11,11 @@
 namespace tessera::local {
 
 // What a command shows of a run while it goes on, on the context's stderr. `context` is borrowed
-// and outlives it.
+// and outlives it. From the first one on, writes to a pipe whose reader has gone fail instead of
+// ending the process: Ctrl-C of `... | tee log` still cancels the job.
 class ShownRun {
  public:
-  explicit ShownRun(client::CommandContext& context)
-      : context_(context), display_(client::DisplayOn(context.err)) {}
+  explicit ShownRun(client::CommandContext& context);
 
   // A line of its own. Thread-safe.
   void Say(const std::string& text) ABSL_LOCKS_EXCLUDED(mu_);

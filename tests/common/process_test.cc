@@ -12,6 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/backoff.h"
 #include "common/file_system.h"
+#include "common/log.h"
 #include "common/process/exit_code.h"
 #include "common/process/file_descriptors.h"
 #include "common/process/no_thread.h"
@@ -192,6 +193,20 @@ TEST(ServerProcessDeathTest, AFileAtTheLimitOfItsSizeIsAnErrorOfTheWrite) {
         if (status.ok()) status = (*file)->Sync();
         PosixFileSystem().Remove(path).IgnoreError();
         _exit(absl::IsResourceExhausted(status) ? 7 : 8);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
+TEST(ServerProcessDeathTest, ALogThatNobodyReadsAnyMoreDoesNotEndTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        int ends[2];
+        if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) _exit(1);
+        close(ends[0]);
+        if (!ServerProcess().Begin("server").ok()) _exit(2);
+        SPDLOG_INFO("to stop");
+        _exit(7);
       },
       testing::ExitedWithCode(7), "");
 }

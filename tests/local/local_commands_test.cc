@@ -1,4 +1,5 @@
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "local/cluster.h"
 #include "local/commands/local_commands.h"
+#include "local/commands/shown_run.h"
 #include "local/commands/work_folder.h"
 #include "tests/local/commands_testing.h"
 
@@ -291,6 +293,21 @@ TEST_F(LocalCommandsTest, LocalShowsProgressAndWhatToDoNext) {
   EXPECT_THAT(err_, HasSubstr("live: ps-0 worker-0 worker-1"));
   EXPECT_THAT(out_, HasSubstr("the best that any model could reach on this data is 0."));
   EXPECT_THAT(out_, HasSubstr("next:\n  tessera predict "));
+}
+
+TEST(ShownRunDeathTest, ProgressThatNobodyReadsAnyMoreDoesNotEndTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        int ends[2];
+        if (pipe(ends) != 0) _exit(1);
+        close(ends[0]);
+        client::CommandContext context;
+        context.err = fdopen(ends[1], "w");
+        ShownRun(context).Say("a line of progress");
+        _exit(7);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 TEST_F(LocalCommandsTest, LocalSaysTheWarningsOfCheck) {
