@@ -75,7 +75,7 @@ class MasterImpl final : public Master {
         work_(&host_),
         jobs_(&host_),
         metrics_service_(&registry_),
-        process_collector_(AddProcessMetrics(registry_, "master")),
+        process_collector_(AddProcessMetrics(registry_, "master", options.server.security)),
         collector_(AddMasterCollector(registry_, &host_)) {}
   ~MasterImpl() override { Stop(absl::ZeroDuration()); }
 

@@ -89,7 +89,7 @@ class ParameterServerImpl final : public ParameterServer {
                   .regions = &regions_,
                   .pulls_may_block = spill_ != nullptr}),
         metrics_service_(&registry_),
-        process_collector_(AddProcessMetrics(registry_, "ps")),
+        process_collector_(AddProcessMetrics(registry_, "ps", options.server.security)),
         collector_(AddPsCollector(registry_, jobs_, requests_, regions_,
                                   spill_ == nullptr ? nullptr : &spill_->budget(), limit_.get())) {}
 

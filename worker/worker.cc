@@ -83,7 +83,9 @@ class WorkerImpl final : public Worker {
         own_registry_(options_.metrics == nullptr ? std::make_unique<MetricsRegistry>() : nullptr),
         registry_(options_.metrics == nullptr ? *own_registry_ : *options_.metrics),
         metrics_(registry_),
-        process_collector_(AddProcessMetrics(registry_, "worker")),
+        process_collector_(
+            AddProcessMetrics(registry_, "worker",
+                              options_.server.has_value() ? options_.server->security : nullptr)),
         metrics_service_(&registry_),
         ring_service_(&partials_),
         board_(SystemClock()),

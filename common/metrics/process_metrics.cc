@@ -66,7 +66,8 @@ double MostFileDescriptors() {
 }  // namespace
 
 std::unique_ptr<MetricsRegistry::Registration> AddProcessMetrics(MetricsRegistry& registry,
-                                                                 const std::string& process) {
+                                                                 const std::string& process,
+                                                                 const Security* security) {
   registry
       .AddGauge("tessera_build_info", "Always 1; the labels say which build this is.",
                 {{"process", process},
@@ -78,7 +79,7 @@ std::unique_ptr<MetricsRegistry::Registration> AddProcessMetrics(MetricsRegistry
   registry
       .AddGauge("process_start_time_seconds", "When the process started, in seconds since 1970.")
       .Set(absl::ToDoubleSeconds(absl::Now() - (SinceBoot() - start) - absl::UnixEpoch()));
-  return registry.AddCollector([start](MetricSamples& samples) {
+  return registry.AddCollector([start, security](MetricSamples& samples) {
     samples.AddGauge("process_resident_memory_bytes", "Bytes of the process in memory.", {},
                      static_cast<double>(ResidentBytes()));
     samples.AddCounter("process_cpu_seconds_total", "Seconds of processors that the process took.",
@@ -89,6 +90,10 @@ std::unique_ptr<MetricsRegistry::Registration> AddProcessMetrics(MetricsRegistry
                      MostFileDescriptors());
     samples.AddGauge("tessera_process_uptime_seconds", "Seconds since the process started.", {},
                      absl::ToDoubleSeconds(SinceBoot() - start));
+    if (security == nullptr) return;
+    samples.AddGauge("tessera_process_certificate_seconds",
+                     "Seconds until the first of the process's certificates expires.", {},
+                     absl::ToDoubleSeconds(security->certificates_until() - absl::Now()));
   });
 }
 

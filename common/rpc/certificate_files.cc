@@ -5,6 +5,8 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <algorithm>
+#include <ctime>
 #include <memory>
 #include <vector>
 
@@ -106,6 +108,20 @@ absl::StatusOr<CertificateFiles> ReadInOrder(const CertificateFiles& paths) {
   TESSERA_ASSIGN_OR_RETURN(held.key, Read(paths.key));
   TESSERA_RETURN_IF_ERROR(CheckKey(paths, held.key, *chain.front()));
   return held;
+}
+
+absl::Time ValidUntil(const CertificateFiles& held) {
+  absl::Time first = absl::InfiniteFuture();
+  for (const std::string& content : {held.ca, held.certificate}) {
+    const auto certificates = Parse("", content);
+    if (!certificates.ok()) continue;  // a client has no certificate of its own
+    for (const Owned<X509>& certificate : *certificates) {
+      tm time = {};
+      ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &time);
+      first = std::min(first, absl::FromTM(time, absl::UTCTimeZone()));
+    }
+  }
+  return first;
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace tessera {
 
@@ -19,5 +20,8 @@ struct CertificateFiles {
 // has more than 1 MiB, has no certificate or key in PEM, has a certificate that is not valid now
 // (with its dates), or a key that needs a password or is not that of the first certificate.
 absl::StatusOr<CertificateFiles> ReadInOrder(const CertificateFiles& paths);
+
+// When the first of these certificates expires; of what ReadInOrder has returned.
+absl::Time ValidUntil(const CertificateFiles& held);
 
 }  // namespace tessera

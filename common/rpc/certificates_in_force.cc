@@ -8,11 +8,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 
 namespace tessera {
 namespace {
+
+constexpr absl::Duration kWarnBefore = absl::Hours(14 * 24);
 
 absl::Status WriteAll(int fd, absl::string_view content) {
   while (!content.empty()) {
@@ -72,6 +75,8 @@ absl::Status CertificatesInForce::Put(CertificateFiles held) {
   TESSERA_RETURN_IF_ERROR(authorities_.Put(held.ca));
   TESSERA_RETURN_IF_ERROR(chain_and_key_.Put(absl::StrCat(held.certificate, "\n", held.key)));
   in_force_ = std::move(held);
+  absl::MutexLock lock(&mu_);
+  valid_until_ = ValidUntil(in_force_);
   return absl::OkStatus();
 }
 
@@ -81,15 +86,27 @@ void CertificatesInForce::Look() {
   const bool others = status.ok() && *held != in_force_;
   if (others) status = Put(*std::move(held));
   if (others && status.ok()) SPDLOG_INFO("other certificates count for new connections from now");
-  std::string complaint(status.message());
+  std::string complaint;
   absl::MutexLock lock(&mu_);
+  if (!status.ok()) {
+    complaint =
+        absl::StrCat(status.message(), "; what was read before stays in force for new connections");
+  } else if (valid_until_ - absl::Now() < kWarnBefore) {
+    complaint = absl::StrCat(paths_.certificate.empty() ? "" : paths_.certificate + " or ",
+                             paths_.ca, " expires within two weeks; nobody connects after that");
+  }
   if (complaint == complaint_) return;
   if (complaint.empty()) {
     SPDLOG_INFO("the certificates and keys are in order again");
   } else {
-    SPDLOG_WARN("{}; what was read before stays in force for new connections", complaint);
+    SPDLOG_WARN("{}", complaint);
   }
   complaint_ = std::move(complaint);
+}
+
+absl::Time CertificatesInForce::valid_until() const {
+  absl::MutexLock lock(&mu_);
+  return valid_until_;
 }
 
 std::string CertificatesInForce::complaint() const {

@@ -17,8 +17,8 @@ namespace tessera {
 // The certificates and the key that a process uses: copies of its files. A thread compares them
 // with the files every `every`. New files count from the first look that finds all of them in
 // order, so they may be replaced one by one. Until then, and if a file is gone, the copies stay in
-// force. The log says once what is wrong, such as a certificate in force that has expired, and once
-// that it is mended.
+// force. The log says once what is wrong, such as a certificate in force that has expired or will
+// within two weeks, and once that it is mended.
 //
 // gRPC watches the copies as files. They are in memory, and the chain and its key share one file,
 // which the thread replaces at once: with two files gRPC could read a key without its certificate
@@ -40,6 +40,8 @@ class CertificatesInForce {
   std::string chain_and_key() const { return paths_.key.empty() ? "" : chain_and_key_.path(); }
   // What the last look found wrong; empty: nothing.
   std::string complaint() const ABSL_LOCKS_EXCLUDED(mu_);
+  // When the first of the certificates in force expires.
+  absl::Time valid_until() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   // A path to a file in memory that can be replaced by another at once.
@@ -63,6 +65,7 @@ class CertificatesInForce {
   CertificateFiles in_force_;
   mutable absl::Mutex mu_;
   std::string complaint_ ABSL_GUARDED_BY(mu_);
+  absl::Time valid_until_ ABSL_GUARDED_BY(mu_);
   absl::Notification stop_;
   std::thread thread_;
 };

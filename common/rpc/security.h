@@ -44,6 +44,8 @@ class Security {
   // FAILED_PRECONDITION: there is no certificate, or no token to ask for.
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ForServers() const;
   const std::string& server_name() const { return files_.server_name; }
+  // When the first of the certificates in force expires: new connections fail from then on.
+  absl::Time certificates_until() const { return certificates_->valid_until(); }
 
  private:
   Security(SecurityFiles files, std::shared_ptr<TokenFile> token,

@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "grpcpp/client_context.h"
 #include "gtest/gtest.h"
+#include "tests/common/certificates.h"
 #include "tests/common/metric_value.h"
 
 namespace tessera {
@@ -120,7 +121,9 @@ TEST(Metrics, ACollectorsHistogramIsCumulative) {
 
 TEST(Metrics, EveryProcessTellsItsBuildStartAndUptimeOverItsServer) {
   MetricsRegistry registry;
-  const auto registration = AddProcessMetrics(registry, "ps");
+  const Certificates certificates("metrics");
+  const auto security = Security::Load(certificates.ForServer()).value();
+  const auto registration = AddProcessMetrics(registry, "ps", security.get());
   MetricsService service(&registry);
   const auto server = RpcServer::Start({}, {&service});
   ASSERT_TRUE(server.ok()) << server.status();
@@ -142,6 +145,7 @@ TEST(Metrics, EveryProcessTellsItsBuildStartAndUptimeOverItsServer) {
             value("tessera_process_uptime_seconds") * std::thread::hardware_concurrency() + 1);
   EXPECT_GE(value("process_open_fds"), 4) << "three, and the server's";
   EXPECT_GE(value("process_max_fds"), value("process_open_fds"));
+  EXPECT_NEAR(value("tessera_process_certificate_seconds") / 86400, 90, 1);
 }
 
 }  // namespace

@@ -296,6 +296,26 @@ TEST(RpcSecurityFiles, WhatIsPutInTheirPlaceIsLookedAtWhileAProcessRuns) {
               HasSubstr("BEGIN CERTIFICATE"));
 }
 
+TEST(RpcSecurityFiles, ThatACertificateExpiresSoonIsSaidWhileItIsStillValid) {
+  const Certificates certificates("soon");
+  const SecurityFiles files = certificates.ForServer();
+  const auto watch = CertificatesInForce::Open(
+      {.ca = files.ca, .certificate = files.certificate, .key = files.key}, absl::Milliseconds(10));
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  const auto days = [&] { return absl::ToDoubleHours((*watch)->valid_until() - absl::Now()) / 24; };
+  EXPECT_NEAR(days(), 90, 1);
+  certificates.Run(
+      "(openssl req -new -key server.key -subj /CN=a -out request; openssl x509 -req -in request "
+      "-CA ca.crt -CAkey ca.key -days 13 -out new.crt; mv new.crt server.crt) 2>/dev/null");
+  EXPECT_TRUE(Eventually([&] { return !(*watch)->complaint().empty(); }));
+  EXPECT_THAT((*watch)->complaint(),
+              AllOf(HasSubstr("server.crt"), HasSubstr("expires within two weeks")));
+  EXPECT_NEAR(days(), 13, 1);
+  certificates.Make();
+  EXPECT_TRUE(Eventually([&] { return (*watch)->complaint().empty(); }));
+  EXPECT_NEAR(days(), 90, 1);
+}
+
 // So that a file system that hangs holds up no call.
 TEST(RpcSecurityFiles, ACallReadsNoTokenFile) {
   const Certificates certificates("look");

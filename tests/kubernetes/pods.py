@@ -3,6 +3,7 @@ names, ports and paths of this machine in place of the cluster's."""
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -162,6 +163,12 @@ class Pod:
     def probe(self, kind):
         probe = self.container[kind]
         return self.execute(*map(self.local, probe["exec"]["command"]), timeout=probe["timeoutSeconds"])
+
+    def connect(self, kind):
+        """A probe by tcpSocket; raises when nobody listens."""
+        probe = self.container[kind]
+        port = self.ports[self.port_names[probe["tcpSocket"]["port"]]]
+        socket.create_connection(("127.0.0.1", port), timeout=probe["timeoutSeconds"]).close()
 
     def await_ready(self, seconds):
         deadline = time.monotonic() + seconds

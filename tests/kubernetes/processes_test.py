@@ -64,8 +64,7 @@ class Processes(unittest.TestCase):
             pod.await_ready(READY_SECONDS)
         self.assertEqual(submit.end(TRAINED_SECONDS), 0, submit.log())
         for pod in pods:
-            done = pod.probe("livenessProbe")
-            self.assertEqual(done.returncode, 0, done.stderr)
+            pod.connect("livenessProbe")
 
         master = node.pods["tessera-master-0"]
         nodes = json.loads(self.tessera(master, "list", "--nodes", "--output=json"))["nodes"]
@@ -95,6 +94,8 @@ class Processes(unittest.TestCase):
         for pod in reversed(pods):
             self.assertEqual(pod.stop(), 0, pod.log())
             self.assertNotEqual(pod.probe("readinessProbe").returncode, 0)
+            with self.assertRaises(OSError):
+                pod.connect("livenessProbe")
         for pod in node.pods.values():
             self.assertEqual(pod.written(), [], pod.name)
 
