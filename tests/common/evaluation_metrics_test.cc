@@ -126,6 +126,13 @@ TEST(EvaluationMetrics, AreUndefinedWhereThereIsNothingToMeasure) {
        {"auc", "binned_auc", "pr_auc", "gauc", "normalized_entropy", "calibration"}) {
     EXPECT_TRUE(std::isnan(one_class.Measure(name))) << name;
   }
+  // Nor is there a class whose samples all weigh nothing.
+  const EvaluatedSamples both = {{1, 2, 3}, {0, 1, 1}, {1, 1, 1}};
+  for (const std::vector<float>& weights : {std::vector<float>{0, 1, 1}, {1, 0, 0}}) {
+    for (const std::string name : {"auc", "binned_auc", "pr_auc", "gauc", "normalized_entropy"}) {
+      EXPECT_TRUE(std::isnan(ComputeMetrics({name}, both.WithWeights(weights)).at(name))) << name;
+    }
+  }
 }
 
 TEST(EvaluationMetrics, AllAreComputedAtOnceAsAlone) {

@@ -1,16 +1,28 @@
 #include "common/math/metrics/average_precision.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 
 #include "common/math/metrics/compensated_sum.h"
 
 namespace tessera::math {
+namespace {
+
+bool WeighsAnything(const std::vector<uint32_t>& samples, const std::vector<float>& weights) {
+  if (weights.empty()) return !samples.empty();
+  return std::any_of(weights.begin(), weights.end(), [](float weight) { return weight > 0; });
+}
+
+}  // namespace
 
 double AveragePrecision(const SortedScores& scores) {
   const std::vector<uint32_t>& positives = scores.positives;
   const std::vector<uint32_t>& negatives = scores.negatives;
-  if (positives.empty() || negatives.empty()) return std::numeric_limits<double>::quiet_NaN();
+  if (!WeighsAnything(positives, scores.positive_weights) ||
+      !WeighsAnything(negatives, scores.negative_weights)) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
   CompensatedSum sum, found, named;
   const auto weight = [](const std::vector<float>& weights, size_t i) {
     return weights.empty() ? 1.0 : static_cast<double>(weights[i]);
@@ -28,7 +40,6 @@ double AveragePrecision(const SortedScores& scores) {
     }
     if (named.value() > 0) sum.Add((found.value() - before) * (found.value() / named.value()));
   }
-  if (!(found.value() > 0)) return std::numeric_limits<double>::quiet_NaN();
   return sum.value() / found.value();
 }
 

@@ -9,7 +9,8 @@ namespace tessera::math {
 // down,
 //   AP = sum over t of (R(t) - R(previous t)) P(t)
 // where samples of logit >= t are predicted positive, R is the share of the positives that are
-// predicted so, P the share of the predicted ones that are positive. NaN if a class is missing.
+// predicted so, P the share of the predicted ones that are positive. NaN if a class is missing or
+// its samples weigh nothing.
 double AveragePrecision(const SortedScores& scores);
 
 }  // namespace tessera::math

@@ -7,7 +7,7 @@ namespace tessera::math {
 
 // The (weighted) mean cross entropy in nats, with s(x) = 1 / (1 + exp(-x)):
 //   -(sum over positives of log s(x) + sum over negatives of log s(-x)) / n
-// NaN if there are no samples or a logit is infinite.
+// NaN if there are no samples or a sample's loss is infinite.
 WeightedMean LogLoss(absl::Span<const float> logits,    // [n]
                      absl::Span<const float> labels,    // [n], above 0.5: positive
                      absl::Span<const float> weights);  // [n]; empty: all 1
