@@ -212,6 +212,29 @@ TEST(Onnx, KeepsParametersShared) {
   EXPECT_EQ(back.Forward(), there.Forward());
 }
 
+// As files have it whose writers fill in both.
+TEST(Onnx, ClipKeepsTheLargestBounds) {
+  constexpr double kLargest = 3.4028234663852886e38;
+  for (const auto& [min, max] :
+       {std::pair(0.25, kLargest), std::pair(-kLargest, 0.25), std::pair(-kLargest, kLargest)}) {
+    SCOPED_TRACE(min);
+    const v1::JobSpec spec =
+        CaseOfOp({"Clip", {Shape{3}}, Options().Set("min", min).Set("max", max)}, {}, 1).spec;
+    const auto model = NewModel(spec, 0);
+    ASSERT_TRUE(model.ok()) << model.status();
+    Session there(**model);
+    FillParameters(there, 1);
+    const auto file = ExportModel(spec, **model, there.trained, there.statistics, {});
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto read = Import(FromFile(spec), file->SerializeAsString());
+    ASSERT_TRUE(read.ok()) << read.status();
+    Session back(**read);
+    there.Fill(7, 2);
+    back.Fill(7, 2);
+    EXPECT_EQ(back.Forward(), there.Forward());
+  }
+}
+
 TEST(OnnxFile, IsToldApartFromItsInputsNames) {
   FileOfNodes file;
   file.model.mutable_graph()->mutable_input(0)->set_name("x");

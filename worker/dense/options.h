@@ -68,6 +68,8 @@ class OptionReader {
 
   // Makes `message` the error of option `name`, unless there is one already.
   void Fail(const std::string& name, absl::string_view message);
+  // The first wrong type or value of those that have been read.
+  const absl::Status& error() const { return error_; }
   // Call once every option has been read.
   absl::Status Finish();
   // Those that have been read, each once, in their order.

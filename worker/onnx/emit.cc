@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "common/math/activation/clip.h"
 
 namespace tessera::worker {
 
@@ -56,11 +57,13 @@ void Emission::Last(const std::string& op, const std::vector<std::string>& input
 namespace {
 
 void Clip(Emission& e) {
-  const auto bound = [&](const std::string& name) -> std::string {
-    if (!e.options.Has(name)) return "";
-    return e.Scalar(name, static_cast<float>(e.options.Number(name, 0, -1e38, 1e38)));
+  const auto bound = [&](const auto& option) -> std::string {
+    if (!e.options.Has(option.name)) return "";
+    const double number = e.options.Number(option.name, 0, option.least, option.most);
+    return e.Scalar(option.name, static_cast<float>(number));
   };
-  const std::string min = bound("min"), max = bound("max");
+  const auto& [least, most] = math::Clip::kOptions;
+  const std::string min = bound(least), max = bound(most);
   e.Last("Clip", {e.in[0], min, max});
 }
 

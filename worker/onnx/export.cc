@@ -88,6 +88,10 @@ absl::StatusOr<onnx::ModelProto> ExportModel(const v1::JobSpec& spec, const Mode
       e.out.push_back(names[tensor]);
     }
     FindEmitter(node.op_name)(e);
+    if (!e.options.error().ok()) {
+      return absl::InternalError(absl::StrCat(
+          "layer \"", node.name, "\" cannot be written: ", e.options.error().message()));
+    }
   }
   for (size_t i = 0; i < tasks.size(); ++i) {
     WriteOutputs(tasks[i], names.at(graph.outputs()[i]), model.OutputWidth(i), predictions[i],
