@@ -30,12 +30,12 @@ struct Multiplication {
   }
 };
 
-// y = a / b;  dy/da = 1 / b, dy/db = -a / b^2.
+// y = a / b;  dy/da = 1 / b, dy/db = -a / b^2, as -y / b, since b^2 need not be a float32.
 struct Division {
   TESSERA_HOST_DEVICE static float Value(float a, float b) { return a / b; }
   template <int kOf>
   TESSERA_HOST_DEVICE static float Gradient(float a, float b, float dy) {
-    return kOf == 0 ? dy / b : -dy * a / (b * b);
+    return kOf == 0 ? dy / b : -dy * (a / b) / b;
   }
 };
 

@@ -163,6 +163,18 @@ TEST(Softmax, StaysFiniteAtHugeInputs) {
   EXPECT_EQ(runner.outputs[0].values(), (std::vector<float>{0.5f, 0.0f, 0.5f}));
 }
 
+// Where the divisor's square is not a float32.
+TEST(Div, HasAFiniteGradientAtSmallAndLargeDivisors) {
+  OpRunner runner("Div", {{4}, {4}}, 1);
+  runner.inputs[0] = Guarded({0, 1e-23f, 2e20f, 3});
+  runner.inputs[1] = Guarded({1e-23f, 1e-23f, 1e20f, -2});
+  runner.output_gradients[0] = Guarded({1, 1, 2, 1});
+  runner.Forward(true);
+  runner.Backward();
+  EXPECT_THAT(runner.input_gradients[1].values(),
+              ::testing::Pointwise(::testing::FloatEq(), {0.0f, -1e23f, -4e-20f, -0.75f}));
+}
+
 TEST(Relu, OfWhatIsNoNumberIsNone) {
   const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
   const std::vector<float> x = {nan, -1, 0, 2, -infinity, infinity, -nan};
