@@ -655,7 +655,7 @@ TEST_F(LocalCommandsTest, CheckPrintsTheGraphAndTheMemory) {
   EXPECT_EQ(layer("embedding")["op"], "Input");
   EXPECT_EQ(layer("mlp/1/linear")["op"], "Gemm");
   EXPECT_EQ(layer("mlp/1/linear")["shape"], nlohmann::json({"batch", 64}));
-  EXPECT_EQ(layer("mlp/1/linear")["inputs"], nlohmann::json::array({"deep/features"}));
+  EXPECT_EQ(layer("mlp/1/linear")["inputs"], nlohmann::json::array({"deep/features/all"}));
   EXPECT_EQ(layer("mlp/1/linear")["parameters"], 4416);  // 68 * 64 + 64
   EXPECT_EQ(report["options"]["hidden"], nlohmann::json::array({64, 32}));
   EXPECT_EQ(report["options"]["activation"], "relu");

@@ -201,6 +201,30 @@ TEST(Zoo, RefusesShapesThatDoNotFit) {
   EXPECT_THAT(error("dlrm", {}, 1), HasSubstr("2 or more fields"));
 }
 
+// No layer is named like a table or a task.
+TEST(Zoo, TakesTablesAndTasksOfEveryName) {
+  for (const std::string& name : ZooModelNames()) {
+    for (const std::string table : {"features", "field_vectors", "blocks", "experts"}) {
+      v1::JobSpec spec = TinyJob(name);
+      for (auto& added : *spec.mutable_tables()) {
+        if (added.name() == "embedding") added.set_name(table);
+      }
+      for (auto& column : *spec.mutable_data()->mutable_columns()) {
+        for (std::string& of : *column.mutable_table()) {
+          if (of == "embedding") of = table;
+        }
+      }
+      EXPECT_NE(MakeModel(spec), nullptr) << name << ", " << table;
+    }
+    if (TinyModel(name).tasks().empty()) continue;
+    for (const std::string task : {"experts", "features"}) {
+      v1::JobSpec spec = TinyJob(name);
+      spec.mutable_model()->mutable_tasks(0)->set_name(task);
+      EXPECT_NE(MakeModel(spec), nullptr) << name << ", " << task;
+    }
+  }
+}
+
 google::protobuf::Value ValueOf(const google::protobuf::Struct& options) {
   return options.fields().begin()->second;
 }

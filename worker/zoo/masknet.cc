@@ -70,7 +70,7 @@ Tensor BuildMasknet(ModelParts& parts) {
   for (int64_t i = 1; i <= blocks; ++i) {
     outputs.push_back(MaskBlock(parts, absl::StrCat("block/", i), embeddings, x, block_dim, shape));
   }
-  return parts.Linear("mlp/logit", parts.Hidden("mlp", parts.Concat("blocks", outputs), mlp), 1);
+  return parts.Linear("mlp/logit", parts.Hidden("mlp", parts.Concat("block/all", outputs), mlp), 1);
 }
 
 }  // namespace tessera::worker

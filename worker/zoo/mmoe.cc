@@ -22,7 +22,7 @@ Tensor BuildMmoe(ModelParts& parts) {
   }
   const Tensor all = outputs.size() == 1
                          ? outputs[0]
-                         : graph.Add("experts", "Concat", outputs, Options().Set("axis", 1.0));
+                         : graph.Add("experts/all", "Concat", outputs, Options().Set("axis", 1.0));
   shape.hidden = parts.Widths("tower", {64});
   for (const ModelParts::Task& task : parts.Tasks()) {
     const Tensor score = parts.Linear(task.name + "/gate/score", features, experts, false);

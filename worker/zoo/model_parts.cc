@@ -117,7 +117,7 @@ Tensor ModelParts::Features() {
                      LinearTable(), "\""));
     return {};
   }
-  return parts.size() == 1 ? parts[0] : graph_.Add("deep/features", "Concat", parts);
+  return parts.size() == 1 ? parts[0] : graph_.Add("deep/features/all", "Concat", parts);
 }
 
 Tensor ModelParts::AllFieldVectors() {
@@ -131,7 +131,7 @@ Tensor ModelParts::AllFieldVectors() {
       "dense/directions", "Parameter", {},
       Options().Set("shape", std::vector<int64_t>{features, Size(vectors, 1)}).Set("stddev", 0.01));
   const Tensor dense = graph_.Add("dense/vectors", "Mul", {values, directions});
-  return graph_.Add("field_vectors", "Concat", {vectors, dense}, Options().Set("axis", 1.0));
+  return graph_.Add("dense/field_vectors", "Concat", {vectors, dense}, Options().Set("axis", 1.0));
 }
 
 Tensor ModelParts::TakeTable(const std::string& option, const std::string& by_default) {
