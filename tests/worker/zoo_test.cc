@@ -197,6 +197,11 @@ TEST(Zoo, RefusesShapesThatDoNotFit) {
               StartsWith("model.options.block2: its widths must be even"));
   EXPECT_THAT(error("finalnet", Options().Set("mutual", 1.0).Set("block2", std::vector<int64_t>{})),
               StartsWith("model.options.mutual: needs block2"));
+  EXPECT_THAT(
+      error(
+          "masknet",
+          Options().Set("structure", std::string("serial")).Set("hidden", std::vector<int64_t>{})),
+      StartsWith("model.options.hidden: structure serial needs one layer or more"));
   EXPECT_THAT(error("ffm", {}, 4), HasSubstr("[batch, 2 or more fields, (fields - 1) k]"));
   EXPECT_THAT(error("dlrm", {}, 1), HasSubstr("2 or more fields"));
 }

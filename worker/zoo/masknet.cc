@@ -49,6 +49,9 @@ Tensor BuildMasknet(ModelParts& parts) {
   shape.reduction_ratio = options.Number("reduction_ratio", 1, 0.01, 100);
   shape.layer_norm = options.Bool("layer_norm", true);
   const ModelParts::MlpShape mlp = parts.ReadMlp();
+  if (structure == "serial" && mlp.hidden.empty()) {
+    options.Fail("hidden", "structure serial needs one layer or more");
+  }
   shape.dropout = mlp.dropout;
   shape.activation = mlp.activation;
 
