@@ -202,6 +202,8 @@ def behaviour(draw, dim):
                                          "history.length": (1,)}, {"history.length": places}, losses)
     elif kind == "plain":
         model = of_the_zoo(draw, name)
+        if losses != ["binary_cross_entropy"]:
+            model["options"].pop("mutual", None)  # of logits alone
     if ranks:
         model["group_by"] = "user"
     if many:

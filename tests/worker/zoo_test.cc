@@ -170,6 +170,18 @@ TEST(Zoo, BlocksOfFinalNetLearnFromThePredictionOfBoth) {
   }
 }
 
+// What it learns from is a probability.
+TEST(Zoo, RefusesMutualLearningWhereTheLossReadsNoLogit) {
+  v1::JobSpec spec = TinyJob("finalnet");
+  Merge(spec, Options().Set("mutual", 1.0));
+  for (const v1::Loss loss : {v1::MEAN_SQUARED_ERROR, v1::HUBER}) {
+    spec.mutable_model()->set_loss(loss);
+    EXPECT_THAT(ErrorOf(spec), StartsWith("model.options.mutual: needs a loss of logits"));
+  }
+  Merge(spec, Options().Set("mutual", 0.0));
+  EXPECT_NE(MakeModel(spec), nullptr);
+}
+
 TEST(Zoo, RefusesShapesThatDoNotFit) {
   const auto error = [](const char* name, google::protobuf::Struct options, int fields = 5) {
     v1::JobSpec spec = Job(name, fields, 0);

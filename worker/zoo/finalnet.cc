@@ -64,8 +64,8 @@ void AddMutualLoss(ModelParts& parts, Tensor logit, const std::vector<Tensor>& b
 // logits of two blocks are averaged. Options: block1, block2, their layers ([400, 400], [400];
 // block2: [] leaves it out); residual, how a layer joins h1 and h1 * h2 (sum; concat); field_gate,
 // before block 1 (true); mutual, the weight of each block's loss against the prediction of both (0:
-// off; the authors' code has 1); activation, batch_norm (false), dropout (0); linear_table names a
-// table that is left out.
+// off; the authors' code has 1), for losses of logits alone; activation, batch_norm (false),
+// dropout (0); linear_table names a table that is left out.
 Tensor BuildFinalnet(ModelParts& parts) {
   OptionReader& options = parts.options();
   GraphBuilder& graph = parts.graph();
@@ -76,6 +76,9 @@ Tensor BuildFinalnet(ModelParts& parts) {
   const bool field_gate = options.Bool("field_gate", true);
   const double mutual = options.Number("mutual", 0, 0, 1e6);
   if (mutual > 0 && block2.empty()) options.Fail("mutual", "needs block2, found none");
+  if (mutual > 0 && !parts.ReadsLogits()) {
+    options.Fail("mutual", "needs a loss of logits, such as binary_cross_entropy");
+  }
   const bool concat = options.Choice("residual", "sum", {"concat", "sum"}) == "concat";
   for (const auto& [name, widths] : {std::pair("block1", block1), std::pair("block2", block2)}) {
     for (const int64_t width : widths) {

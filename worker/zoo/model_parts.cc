@@ -312,6 +312,13 @@ Tensor ModelParts::Mask(const std::string& name, const Behaviour& of, double val
                         .Set("padding", padding));
 }
 
+bool ModelParts::ReadsLogits() const {
+  const auto reads = [](v1::Loss loss) { return OutputsOf(loss) == math::Outputs::kLogits; };
+  if (model_.tasks().empty()) return reads(model_.loss());
+  return std::all_of(model_.tasks().begin(), model_.tasks().end(),
+                     [&](const v1::TaskSpec& task) { return reads(task.loss()); });
+}
+
 std::vector<ModelParts::Task> ModelParts::Tasks() {
   std::vector<Task> tasks;
   for (const v1::TaskSpec& task : model_.tasks()) {

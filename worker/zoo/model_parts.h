@@ -64,6 +64,9 @@ class ModelParts {
   // Hidden layers and a Gemm to [batch, 1], named mlp/...; options those of ReadMlp.
   Tensor Mlp(Tensor input);
 
+  // Whether the losses of all tasks read logits of label 1 (math::Outputs::kLogits).
+  bool ReadsLogits() const;
+
   // The tasks of model.tasks, for models of several; an error if there are none.
   struct Task {
     std::string name;
