@@ -212,6 +212,57 @@ TEST(Onnx, KeepsParametersShared) {
   EXPECT_EQ(back.Forward(), there.Forward());
 }
 
+// A sequence of two places of each column, through recurrences, a Bilinear and a Parameter that the
+// two towers share.
+TEST(Onnx, KeepsParametersOfRecurrencesAndOthersShared) {
+  v1::JobSpec spec = Job("layers", 2, 1);
+  const auto add = [&](const std::string& name, const std::string& tower, const std::string& op,
+                       const std::vector<std::string>& inputs,
+                       const google::protobuf::Struct& options = {}, bool shares = true) {
+    v1::LayerSpec* layer = spec.mutable_model()->add_layers();
+    layer->set_name(name + tower);
+    layer->set_op(op);
+    for (const std::string& input : inputs) layer->add_inputs(input);
+    *layer->mutable_options() = options;
+    if (shares && tower == "1") layer->set_parameters_of(name + "0");
+  };
+  const auto units = [](double n) { return Options().Set("units", n); };
+  for (const std::string tower : {"0", "1"}) {
+    const std::string column = "c" + tower + ".embedding";
+    add("places", tower, "Reshape", {column}, Options().Set("shape", std::vector<int64_t>{0, 2, 2}),
+        false);
+    add("gru", tower, "GRU", {"places" + tower}, units(3));
+    add("lstm", tower, "LSTM", {"gru" + tower}, units(2));
+    add("score", tower, "Gemm", {"lstm" + tower}, units(1));
+    add("weight", tower, "Softmax", {"score" + tower}, Options().Set("axis", 1.0), false);
+    add("augru", tower, "AUGRU", {"lstm" + tower, "weight" + tower},
+        units(3).Set("sequence", false));
+    add("bilinear", tower, "Bilinear", {"augru" + tower, column}, units(3));
+    add("factor", tower, "Parameter", {}, Options().Set("shape", std::vector<int64_t>{3}));
+    add("out", tower, "Mul", {"bilinear" + tower, "factor" + tower}, {}, false);
+  }
+  add("product", "", "Mul", {"out0", "out1"}, {}, false);
+  add("logit", "", "ReduceSum", {"product"}, {}, false);
+  const std::unique_ptr<Model> model = MakeModel(spec);
+  ASSERT_NE(model, nullptr);
+  Session there(*model);
+  FillParameters(there, 1);
+  const auto file = ExportModel(spec, *model, there.trained, there.statistics, {});
+  ASSERT_TRUE(file.ok()) << file.status();
+  size_t floats = 0;
+  for (const onnx::TensorProto& tensor : file->graph().initializer()) {
+    if (tensor.data_type() == onnx::TensorProto::FLOAT) floats += tensor.raw_data().size() / 4;
+  }
+  EXPECT_EQ(floats, model->trained_floats());
+  const auto read = Import(FromFile(spec), file->SerializeAsString());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ((*read)->trained_floats(), model->trained_floats());
+  Session back(**read);
+  there.Fill(7, 2);
+  back.Fill(7, 2);
+  ExpectNear(back.Forward(), there.Forward(), "logits");
+}
+
 // As files have it whose writers fill in both.
 TEST(Onnx, ClipKeepsTheLargestBounds) {
   constexpr double kLargest = 3.4028234663852886e38;

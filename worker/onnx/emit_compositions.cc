@@ -61,8 +61,7 @@ void EmitBilinear(Emission& e) {
   for (int64_t k = 0; k < units; ++k) {
     for (int64_t i = 0; i < m * n; ++i) turned[i * units + k] = weight[k * m * n + i];
   }
-  const std::string matrix =
-      e.onnx.Floats(absl::StrCat(e.node.name, "/weight"), {m * n, units}, turned);
+  const std::string matrix = e.onnx.Floats(e.ParameterName("weight"), {m * n, units}, turned);
   if (e.spec("bias") == nullptr) return e.Last("MatMul", {products, matrix});
   e.Last("Add", {e.Value("MatMul", {products, matrix}), e.Weight("bias")});
 }
@@ -133,7 +132,7 @@ void EmitGelu(Emission& e) {
 
 // The same for every sample.
 void EmitParameter(Emission& e) {
-  ForAll(e, e.onnx.Floats(absl::StrCat(e.node.name, "/value"), OfOneSample(e), e.values("value")));
+  ForAll(e, e.onnx.Floats(e.ParameterName("value"), OfOneSample(e), e.values("value")));
 }
 
 void EmitConstant(Emission& e) {

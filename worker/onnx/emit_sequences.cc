@@ -18,12 +18,9 @@ std::string WithinLength(Emission& e, const std::string& length, int64_t size) {
   return e.Value("LessOrEqual", {known, column});
 }
 
-// `count` rows of `width` of a parameter, from row `begin` on, with other dims.
-std::string Rows(Emission& e, const char* name, int64_t begin, int64_t count, int64_t width,
-                 const std::vector<int64_t>& dims) {
-  return e.onnx.Floats(absl::StrCat(e.node.name, "/", name), dims,
-                       e.values(name).subspan(static_cast<size_t>(begin * width),
-                                              static_cast<size_t>(count * width)));
+// The parameter as an initializer of other dims.
+std::string WithDims(Emission& e, const char* name, const std::vector<int64_t>& dims) {
+  return e.onnx.Floats(e.ParameterName(name), dims, e.values(name));
 }
 
 }  // namespace
@@ -89,11 +86,10 @@ void EmitRecurrence(Emission& e) {
   const int64_t places = e.in_shape(0).dim(0), in = e.in_shape(0).dim(1);
   const int64_t units = e.out_shape(0).last();
   const std::vector<int64_t> turn = {1, 0, 2};
-  std::vector<std::string> inputs = {
-      e.Value("Transpose", {e.in[0]}, {{"perm", turn}}),
-      Rows(e, "weight", 0, gates * units, in, {1, gates * units, in}),
-      Rows(e, "recurrence", 0, gates * units, units, {1, gates * units, units}),
-      Rows(e, "bias", 0, 2 * gates, units, {1, 2 * gates * units})};
+  std::vector<std::string> inputs = {e.Value("Transpose", {e.in[0]}, {{"perm", turn}}),
+                                     WithDims(e, "weight", {1, gates * units, in}),
+                                     WithDims(e, "recurrence", {1, gates * units, units}),
+                                     WithDims(e, "bias", {1, 2 * gates * units})};
   if (e.in.size() > 1) {
     const std::string most = e.Scalar("most", static_cast<float>(places));
     const std::string whole =
@@ -126,14 +122,18 @@ void EmitAugru(Emission& e) {
   const int64_t places = e.in_shape(0).dim(0), in = e.in_shape(0).dim(1);
   const int64_t units = e.out_shape(0).last();
   const auto turned = [&](const char* name, int64_t width) {  // [width, 3 units]
-    const std::string matrix = Rows(e, name, 0, 3 * units, width, {3 * units, width});
+    const std::string matrix = WithDims(e, name, {3 * units, width});
     return e.Value("Transpose", {matrix}, {{"perm", std::vector<int64_t>{1, 0}}});
   };
-  const std::string of_x =
-      e.Value("Add", {e.Value("MatMul", {e.in[0], turned("weight", in)}),
-                      Rows(e, "bias", 0, 3, units, {3 * units})});  // [batch, places, 3 units]
+  const auto bias_half = [&](const char* name, int64_t begin) {
+    const absl::Span<const float> half =
+        e.values("bias").subspan(static_cast<size_t>(begin), static_cast<size_t>(3 * units));
+    return e.onnx.Floats(e.ParameterName("bias") + name, {3 * units}, half);
+  };
+  const std::string of_x = e.Value("Add", {e.Value("MatMul", {e.in[0], turned("weight", in)}),
+                                           bias_half("/input", 0)});  // [batch, places, 3 units]
   const std::string recurrence = turned("recurrence", units);
-  const std::string bias = Rows(e, "bias", 3, 3, units, {3 * units});
+  const std::string bias = bias_half("/state", 3 * units);
   const std::string gates = e.Ints("gates", {units, units, units});
   const std::string zero = e.Scalar("zero", 0), one = e.Scalar("one", 1);
   const std::string within = e.in.size() > 2 ? WithinLength(e, e.in[2], places) : "";
