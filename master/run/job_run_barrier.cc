@@ -291,6 +291,8 @@ void JobRun::OnCheckpointFailed(const ActionResult& result, const Now& now) {
                                    .was_best = was_best,
                                    .awaited = awaited,
                                    .at_its_barrier = awaited && writing.step == position_.step()};
+  // It is to be marked if it is cut again; the barrier may have been come to twice.
+  if (was_best && failed.at_its_barrier) improved_ = true;
   if (failure != CutFailure::kDisk && OnCutWithoutPs(failed, now)) return;
   if (stopping_ && writing.step == position_.step()) return OnFinalCutFailed(failed, now);
   TrainOnWithout(failed, now);

@@ -311,6 +311,30 @@ TEST_F(CoreSuspendTest, AJobWhoseCheckpointFailsRunsOn) {
   }
 }
 
+TEST_F(CoreSuspendTest, TheBestModelWhoseWriteFailsAtItsBarrierIsCutAgainAsTheBest) {
+  JoinAll(1, 1);
+  v1::JobSpec spec = Quiet(3);
+  spec.mutable_checkpoint()->set_keep_best(true);
+  aucs_ = {0.9, 0.6};
+  on_write_ = [this](const WriteCheckpoint&) {
+    return writes_.size() == 1 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
+  };
+  hold_writes_ = true;
+  const std::string id = Submit(spec, 1, 1);
+  for (int i = 0; i < 500 && cuts_.empty(); ++i) Step();
+  ASSERT_EQ(cuts_.size(), 1u);
+  ASSERT_EQ(Job(id).phase(), "training");
+  // The job is at the barrier again, and nothing was trained.
+  ASSERT_TRUE(Suspend(id).ok());
+  Step();
+  ASSERT_EQ(Job(id).phase(), "checkpointing");
+  hold_writes_ = false;
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_GT(writes_.size(), 1u);
+  EXPECT_EQ(writes_[1].manifest.step(), writes_[0].manifest.step());
+  EXPECT_EQ(Job(id).checkpoint(), writes_[1].folder);
+}
+
 TEST_F(CoreSuspendTest, ALossOnTheWayToTheBarrierSuspendsTheJobAtItsLastCheckpoint) {
   JoinAll(1, 1);
   v1::JobSpec spec = Quiet();
