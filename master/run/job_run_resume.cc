@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/defaults.h"
+#include "master/actions/checkpoint_calls.h"
 #include "master/run/job_run.h"
 #include "master/run/run_state.h"
 
@@ -160,6 +161,10 @@ void JobRun::Resume(const Now& now) {
   }
   barrier_since_ = now.monotonic;
   if (!state.to_checkpoint()) return Advance(now);
+  // The master may have been lost while it removed the ones before the job's last.
+  if (!writing_.has_value() && last_checkpoint_.step == position_.step()) {
+    actions_.WantPruning(PruneOf(*record_, last_checkpoint_.folder, position_.best_checkpoint()));
+  }
   if (!writing_.has_value()) return ContinueBarrier(now);
   Enter(Phase::kAwaitingWrite, now);
 }

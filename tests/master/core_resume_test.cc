@@ -273,6 +273,25 @@ TEST_F(CoreResumeTest, TheLastCheckpointIsCutAgainAtItsBarrier) {
   EXPECT_THAT(Job(id).checkpoint(), HasSubstr("step-000000000100"));
 }
 
+TEST_F(CoreResumeTest, WhatWasNotRemovedBeforeTheLastCheckpointIsRemovedThen) {
+  JoinAll(1, 1);
+  const std::string id = Submit(EverySteps(30), 1, 1);
+  on_write_ = [this](const WriteCheckpoint& write) {
+    hold_writes_ = write.manifest.step() == 100;
+    return absl::OkStatus();
+  };
+  for (int i = 0; i < 1000 && !hold_writes_; ++i) Round();
+  Rounds(3);
+  ASSERT_TRUE(writing_.has_value());
+  ASSERT_TRUE(std::holds_alternative<PruneCheckpoints>(writing_->work));
+  RestartMasterAlone();
+  hold_writes_ = false;
+  prunes_.clear();
+  RunUntil(id, v1::SUCCEEDED);
+  ASSERT_THAT(prunes_, SizeIs(1));
+  EXPECT_EQ(prunes_[0].folder, Job(id).checkpoint());
+}
+
 // The disk takes no other. Where the job went back to it nobody knows whether it was an early one.
 TEST_F(CoreResumeTest, AJobEndsWithTheLastCheckpointThatItHas) {
   JoinAll(1, 1);
