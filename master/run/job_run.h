@@ -43,8 +43,13 @@ namespace tessera::master {
 // worker does next, what happens at barriers, and what ps and disks are asked for (actions). A pure
 // core of calls and injected time.
 //
-//   finding -> loading -> counting -> training <-> evaluating, measuring, checkpointing
-//                                        `-> evaluating (test) -> ended
+//   finding -> loading -> counting -> training <-> at a barrier: evaluating -> measuring, moving,
+//                            |           |         checkpointing -> awaiting the write
+//                            |           `-> evaluating (test) -> measuring -> ended
+//                            `-> predicting, or evaluating -> measuring (other tasks) -> ended
+//
+// With a checkpoint to measure alone it goes from counting to the test's evaluation; without one to
+// begin with it does not find. A restarted master goes on in training, or at the barrier.
 //
 // A checkpoint is cut at a barrier and written while training goes on. If the next one falls due
 // before that, its barrier waits for the write, so that a disk's speed does not decide at which
