@@ -68,16 +68,33 @@ std::string ToString(const ASN1_TIME* time) {
 // The password of a key, which nobody is here to be asked for.
 int NoPassword(char* /*buffer*/, int /*size*/, int /*writing*/, void* /*context*/) { return -1; }
 
-absl::Status CheckValid(const std::string& path, const std::vector<Owned<X509>>& certificates) {
-  for (const Owned<X509>& certificate : certificates) {
-    const ASN1_TIME* const from = X509_get0_notBefore(certificate.get());
-    const ASN1_TIME* const until = X509_get0_notAfter(certificate.get());
-    if (X509_cmp_current_time(from) >= 0 || X509_cmp_current_time(until) <= 0) {
-      return Wrong(path, absl::StrCat("has a certificate that is valid from ", ToString(from),
-                                      " until ", ToString(until), ", not now"));
-    }
+absl::Status CheckValid(const std::string& path, const X509& certificate) {
+  const ASN1_TIME* const from = X509_get0_notBefore(&certificate);
+  const ASN1_TIME* const until = X509_get0_notAfter(&certificate);
+  const bool too_early = X509_cmp_current_time(from) >= 0;
+  if (!too_early && X509_cmp_current_time(until) > 0) return absl::OkStatus();
+  const absl::Status wrong =
+      Wrong(path, absl::StrCat("has a certificate that is valid from ", ToString(from), " until ",
+                               ToString(until), ", not now"));
+  return too_early ? absl::UnavailableError(wrong.message()) : wrong;
+}
+
+// Of several authorities one has to be valid: the others may be those of before and of later.
+absl::Status CheckAuthorities(const std::string& path,
+                              const std::vector<Owned<X509>>& authorities) {
+  absl::Status first;
+  for (const Owned<X509>& authority : authorities) {
+    const absl::Status status = CheckValid(path, *authority);
+    if (status.ok()) return status;
+    first.Update(status);
   }
-  return absl::OkStatus();
+  return first;
+}
+
+absl::Time ExpiryOf(const X509& certificate) {
+  tm time = {};
+  ASN1_TIME_to_tm(X509_get0_notAfter(&certificate), &time);
+  return absl::FromTM(time, absl::UTCTimeZone());
 }
 
 absl::Status CheckKey(const CertificateFiles& paths, const std::string& key, X509& certificate) {
@@ -100,28 +117,32 @@ absl::StatusOr<CertificateFiles> ReadInOrder(const CertificateFiles& paths) {
   CertificateFiles held;
   TESSERA_ASSIGN_OR_RETURN(held.ca, Read(paths.ca));
   TESSERA_ASSIGN_OR_RETURN(const auto authorities, Parse(paths.ca, held.ca));
-  TESSERA_RETURN_IF_ERROR(CheckValid(paths.ca, authorities));
+  TESSERA_RETURN_IF_ERROR(CheckAuthorities(paths.ca, authorities));
   if (paths.certificate.empty()) return held;
   TESSERA_ASSIGN_OR_RETURN(held.certificate, Read(paths.certificate));
   TESSERA_ASSIGN_OR_RETURN(const auto chain, Parse(paths.certificate, held.certificate));
-  TESSERA_RETURN_IF_ERROR(CheckValid(paths.certificate, chain));
+  for (const Owned<X509>& certificate : chain) {
+    TESSERA_RETURN_IF_ERROR(CheckValid(paths.certificate, *certificate));
+  }
   TESSERA_ASSIGN_OR_RETURN(held.key, Read(paths.key));
   TESSERA_RETURN_IF_ERROR(CheckKey(paths, held.key, *chain.front()));
   return held;
 }
 
 absl::Time ValidUntil(const CertificateFiles& held) {
-  absl::Time first = absl::InfiniteFuture();
-  for (const std::string& content : {held.ca, held.certificate}) {
-    const auto certificates = Parse("", content);
-    if (!certificates.ok()) continue;  // a client has no certificate of its own
-    for (const Owned<X509>& certificate : *certificates) {
-      tm time = {};
-      ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &time);
-      first = std::min(first, absl::FromTM(time, absl::UTCTimeZone()));
+  absl::Time until = absl::InfinitePast();
+  if (const auto authorities = Parse("", held.ca); authorities.ok()) {
+    for (const Owned<X509>& authority : *authorities) {
+      until = std::max(until, ExpiryOf(*authority));
     }
   }
-  return first;
+  // A client may have no certificate of its own.
+  if (const auto chain = Parse("", held.certificate); chain.ok()) {
+    for (const Owned<X509>& certificate : *chain) {
+      until = std::min(until, ExpiryOf(*certificate));
+    }
+  }
+  return until;
 }
 
 }  // namespace tessera

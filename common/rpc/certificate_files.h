@@ -17,11 +17,13 @@ struct CertificateFiles {
 };
 
 // What the files hold, each read once. INVALID_ARGUMENT, which names the file: one cannot be read,
-// has more than 1 MiB, has no certificate or key in PEM, has a certificate that is not valid now
-// (with its dates), or a key that needs a password or is not that of the first certificate.
+// has more than 1 MiB, has no certificate or key in PEM, has a certificate that has expired (with
+// its dates; of authorities all have), or a key that needs a password or is not that of the first
+// certificate. UNAVAILABLE: a certificate is not valid yet, as where clocks differ.
 absl::StatusOr<CertificateFiles> ReadInOrder(const CertificateFiles& paths);
 
-// When the first of these certificates expires; of what ReadInOrder has returned.
+// When the first certificate of the chain, or the last authority, expires; of what ReadInOrder has
+// returned.
 absl::Time ValidUntil(const CertificateFiles& held);
 
 }  // namespace tessera

@@ -27,9 +27,9 @@ namespace tessera {
 // Thread-safe. The paths of the copies end with this object.
 class CertificatesInForce {
  public:
-  // INVALID_ARGUMENT: as ReadInOrder. The code of the system's error: it gives no file in memory.
-  // Throws std::system_error if there is no thread. `look_too`: called after each look, in its
-  // thread.
+  // INVALID_ARGUMENT, UNAVAILABLE: as ReadInOrder. The code of the system's error: it gives no file
+  // in memory. Throws std::system_error if there is no thread. `look_too`: called after each look,
+  // in its thread.
   static absl::StatusOr<std::unique_ptr<CertificatesInForce>> Open(
       CertificateFiles paths, absl::Duration every, std::function<void()> look_too = [] {});
   ~CertificatesInForce();
@@ -40,7 +40,7 @@ class CertificatesInForce {
   std::string chain_and_key() const { return paths_.key.empty() ? "" : chain_and_key_.path(); }
   // What the last look found wrong; empty: nothing.
   std::string complaint() const ABSL_LOCKS_EXCLUDED(mu_);
-  // When the first of the certificates in force expires.
+  // ValidUntil of the certificates in force.
   absl::Time valid_until() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

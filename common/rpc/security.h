@@ -37,14 +37,14 @@ struct SecurityFiles {
 class Security {
  public:
   // INVALID_ARGUMENT: a file is missing, is no PEM, has expired, or they do not belong together;
-  // the message names it.
+  // the message names it. UNAVAILABLE: a certificate is not valid yet.
   static absl::StatusOr<std::unique_ptr<Security>> Load(const SecurityFiles& files);
 
   std::shared_ptr<grpc::ChannelCredentials> ForChannels() const;
   // FAILED_PRECONDITION: there is no certificate, or no token to ask for.
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ForServers() const;
   const std::string& server_name() const { return files_.server_name; }
-  // When the first of the certificates in force expires: new connections fail from then on.
+  // ValidUntil of the certificates in force: new connections fail from then on.
   absl::Time certificates_until() const { return certificates_->valid_until(); }
 
  private:

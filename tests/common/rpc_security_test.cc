@@ -229,6 +229,7 @@ TEST(RpcSecurityFiles, WhatIsWrongWithAFileIsSaidBeforeItIsUsed) {
            "openssl x509 -req -in request -CA ca.crt -CAkey ca.key -days 0 -out old.crt",
            "printf '%s\\n' '-----BEGIN CERTIFICATE-----' zzzz '-----END CERTIFICATE-----' > zzzz",
            "cat ca.crt zzzz > faulty.crt",
+           "cat old.crt ca.crt > both.crt",
            "echo short > short",
            "echo 'with a space in it, long enough' > spaces",
            ": > empty",
@@ -250,6 +251,11 @@ TEST(RpcSecurityFiles, WhatIsWrongWithAFileIsSaidBeforeItIsUsed) {
   expect(&SecurityFiles::ca, "token", "token: has no certificate in PEM");
   expect(&SecurityFiles::ca, "faulty.crt", "faulty.crt: certificate 2 is no good PEM");
   expect(&SecurityFiles::ca, "large", "large: has more than 1048576 bytes");
+  expect(&SecurityFiles::ca, "old.crt", "old.crt: has a certificate that is valid from ");
+  // The authority of before has expired, and nobody has taken it out yet.
+  SecurityFiles with_old = good;
+  with_old.ca = certificates.Path("both.crt");
+  EXPECT_TRUE(Security::Load(with_old).ok());
   expect(&SecurityFiles::certificate, "", "go together; only ");
   expect(&SecurityFiles::certificate, "old.crt", "old.crt: has a certificate that is valid from ");
   expect(&SecurityFiles::key, "other.key",
