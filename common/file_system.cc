@@ -226,7 +226,8 @@ class Posix final : public FileSystem {
   }
   absl::Status Link(const std::string& from, const std::string& to) override {
     if (::link(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
-    if (errno == EPERM || errno == EXDEV || errno == EMLINK || errno == EOPNOTSUPP) {
+    if (errno == EPERM || errno == EXDEV || errno == EMLINK || errno == EOPNOTSUPP ||
+        errno == ENOSYS) {
       return absl::UnimplementedError(absl::StrCat("link ", to, ": ", std::strerror(errno)));
     }
     if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat("link ", to, ": exists"));
@@ -392,6 +393,11 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(const std::string& 
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return ErrnoStatus(errno, "open", path);
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) {  // such as of a file service without locks
+      const int error = errno;
+      ::close(fd);
+      return ErrnoStatus(error, "lock", path);
+    }
     char pid[32] = {};
     const ssize_t n = ::pread(fd, pid, sizeof(pid) - 1, 0);
     ::close(fd);

@@ -99,7 +99,8 @@ int RunTessera(CLI::App& app, CommandContext& context, std::vector<std::string> 
     if (!IsNoThread(error)) throw;
     context.Fail(NoThread("this command"));
   }
-  return context.out_failed ? kExitRetry : context.exit_code;
+  // What the command itself came to says more.
+  return context.out_failed && context.exit_code == kExitOk ? kExitRetry : context.exit_code;
 }
 
 }  // namespace tessera::client

@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <memory>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -46,6 +46,28 @@ absl::StatusOr<Address> Parse(absl::string_view address, uint32_t first_port) {
   return Address{.host = std::string(host), .port = static_cast<uint16_t>(port)};
 }
 
+struct FreeAddresses {
+  void operator()(addrinfo* found) const { ::freeaddrinfo(found); }
+};
+
+// An address of IPv4 or IPv6 in any way to write it; null: another, or a name.
+std::unique_ptr<addrinfo, FreeAddresses> NumericHost(const std::string& host) {
+  addrinfo hints = {};
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return nullptr;
+  std::unique_ptr<addrinfo, FreeAddresses> first(found);
+  if (found->ai_family != AF_INET && found->ai_family != AF_INET6) return nullptr;
+  return first;
+}
+
+const in6_addr& OfIp6(const addrinfo& found) {
+  return reinterpret_cast<const sockaddr_in6*>(found.ai_addr)->sin6_addr;
+}
+const in_addr& OfIp4(const addrinfo& found) {
+  return reinterpret_cast<const sockaddr_in*>(found.ai_addr)->sin_addr;
+}
+
 }  // namespace
 
 absl::StatusOr<Address> ParseAddress(absl::string_view address) { return Parse(address, 0); }
@@ -67,22 +89,19 @@ bool IsLoopback(absl::string_view address) {
   const absl::StatusOr<Address> parsed = ParseAddress(address);
   if (!parsed.ok() || parsed->host.empty()) return false;
   if (parsed->host == "localhost") return true;
-  addrinfo hints = {};
-  hints.ai_flags = AI_NUMERICHOST;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(parsed->host.c_str(), nullptr, &hints, &found) != 0) return false;
-  const absl::Cleanup free = [found] { ::freeaddrinfo(found); };
-  if (found->ai_family == AF_INET6) {
-    const auto* const in = reinterpret_cast<const sockaddr_in6*>(found->ai_addr);
-    return IN6_IS_ADDR_LOOPBACK(&in->sin6_addr);
-  }
-  const auto* const in = reinterpret_cast<const sockaddr_in*>(found->ai_addr);
-  return found->ai_family == AF_INET && ntohl(in->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  const std::unique_ptr<addrinfo, FreeAddresses> found = NumericHost(parsed->host);
+  if (found == nullptr) return false;
+  if (found->ai_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&OfIp6(*found));
+  return ntohl(OfIp4(*found).s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 bool IsWildcard(absl::string_view address) {
   const absl::StatusOr<Address> parsed = ParseAddress(address);
-  return parsed.ok() && (parsed->host.empty() || parsed->host == "0.0.0.0" || parsed->host == "::");
+  if (!parsed.ok() || parsed->host.empty()) return parsed.ok();
+  const std::unique_ptr<addrinfo, FreeAddresses> found = NumericHost(parsed->host);
+  if (found == nullptr) return false;
+  if (found->ai_family == AF_INET6) return IN6_IS_ADDR_UNSPECIFIED(&OfIp6(*found));
+  return OfIp4(*found).s_addr == INADDR_ANY;
 }
 
 }  // namespace tessera

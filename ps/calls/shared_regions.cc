@@ -1,5 +1,6 @@
 #include "ps/calls/shared_regions.h"
 
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -44,8 +45,15 @@ absl::StatusOr<uint64_t> SharedRegions::Accept(const v1::ShareMemoryRequest& req
         "this ps shares ", regions_.size(), " regions of ", bytes, " of ", max_bytes_,
         " bytes with workers, and has no room for one of ", request.bytes(), " bytes"));
   };
+  const auto known_number = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu_) -> std::optional<uint64_t> {
+    for (const auto& [number, known] : regions_) {
+      if (known->nonce() == request.nonce()) return number;
+    }
+    return std::nullopt;
+  };
   {
     absl::ReaderMutexLock lock(&mu_);
+    if (const auto number = known_number()) return *number;
     TESSERA_RETURN_IF_ERROR(check_room());
   }
   TESSERA_ASSIGN_OR_RETURN(Region region, MappedRegion::Open(request.pid(), request.fd(),
@@ -55,9 +63,7 @@ absl::StatusOr<uint64_t> SharedRegions::Accept(const v1::ShareMemoryRequest& req
   std::random_device random;
   const uint64_t number = uint64_t{random()} << 32 | random();
   absl::MutexLock lock(&mu_);
-  for (const auto& [known_number, known] : regions_) {
-    if (known->nonce() == region->nonce()) return known_number;
-  }
+  if (const auto known = known_number()) return *known;
   TESSERA_RETURN_IF_ERROR(check_room());
   regions_.emplace(number, std::move(region));
   return number;

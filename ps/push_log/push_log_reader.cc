@@ -105,20 +105,24 @@ absl::StatusOr<std::unique_ptr<PushLogReader>> PushLogReader::OpenLast(
   }
   TESSERA_RETURN_IF_ERROR(names.status());
   std::optional<size_t> begin;
+  std::string torn;  // a segment that was being begun
+  const auto damaged = [](const std::string& path) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": the head of this segment of a push log is damaged"));
+  };
   for (const std::string& name : *names) {
     TESSERA_ASSIGN_OR_RETURN(std::optional<Begin> found, reader->ReadBegin(name));
     if (!found.has_value()) continue;
+    if (!torn.empty()) return damaged(torn);  // it is not the last
     if (!found->sound) {
       const std::string path = reader->Path(found->segment);
       TESSERA_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file, files.Open(path));
       TESSERA_ASSIGN_OR_RETURN(const bool goes_on, GoesOn(*file, 1, 1));
-      if (!goes_on && &name == &names->back()) {
-        // The segment was being begun: nothing in it counts, and the next one takes its place.
-        reader->bytes_behind_ = file->Size();
-        break;
-      }
-      return absl::DataLossError(
-          absl::StrCat(path, ": the head of this segment of a push log is damaged"));
+      if (goes_on) return damaged(path);
+      // Nothing in it counts, and the next one takes its place.
+      torn = path;
+      reader->bytes_behind_ = file->Size();
+      continue;
     }
     if (begins(found->segment)) {
       begin = reader->segments_.size();

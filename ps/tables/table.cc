@@ -86,10 +86,14 @@ absl::Status Table::Pull(absl::Span<const uint64_t> keys, bool read_only, void* 
 
 absl::Status Table::PullFloats(absl::Span<const uint64_t> keys, bool read_only, float* values,
                                uint8_t* statuses, RowPart part) {
-  const absl::StatusOr<RowCounts> counts = FindOrMake(keys, read_only, values, statuses, part);
-  if (!counts.ok()) return counts.status();
-  Count(*counts);
-  return dense() && counts->absent > 0 ? CheckAssigned(keys) : absl::OkStatus();
+  TESSERA_ASSIGN_OR_RETURN(RowCounts counts, FindOrMake(keys, read_only, values, statuses, part));
+  if (dense() && counts.absent > 0) {
+    TESSERA_RETURN_IF_ERROR(CheckAssigned(keys));
+    // They have been assigned since.
+    TESSERA_ASSIGN_OR_RETURN(counts, FindOrMake(keys, read_only, values, statuses, part));
+  }
+  Count(counts);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RowCounts> Table::FindOrMake(absl::Span<const uint64_t> keys, bool read_only,

@@ -364,6 +364,9 @@ TEST(Address, KnowsThoseThatNameNoMachine) {
   EXPECT_TRUE(IsWildcard("0.0.0.0:7071"));
   EXPECT_TRUE(IsWildcard("[::]:7071"));
   EXPECT_TRUE(IsWildcard(":7071"));
+  EXPECT_TRUE(IsWildcard("0:7071"));
+  EXPECT_TRUE(IsWildcard("[::0]:7071"));
+  EXPECT_TRUE(IsWildcard("[0:0:0:0:0:0:0:0]:7071"));
   EXPECT_FALSE(IsWildcard("10.0.0.7:7071"));
   EXPECT_FALSE(IsWildcard("[::1]:7071"));
   EXPECT_FALSE(IsWildcard("ps-0"));

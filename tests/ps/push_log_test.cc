@@ -161,6 +161,12 @@ TEST_F(PushLogTest, ASegmentThatWasBeingBegunIsNone) {
     files_.SetContent(Path(2), head.substr(0, length));
     ASSERT_EQ(*Read(), Texts(0, 1)) << length;
   }
+  // Beside a spare file, whose name comes behind those of all segments.
+  files_.SetContent(Spare(), "old");
+  EXPECT_EQ(*Read(), Texts(0, 1));
+  // But one with another behind it is damaged.
+  files_.SetContent(Path(3), head);
+  EXPECT_THAT(AsStatus(Read()), FailsWith(StatusCode::kDataLoss, Path(2)));
 }
 
 TEST_F(PushLogTest, NamesTheFileWhereABitIsWrong) {

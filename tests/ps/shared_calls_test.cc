@@ -128,8 +128,9 @@ TEST_F(SharedCallsTest, RegionsAreBoundedInBytesAndOnesThatWereClosedMakeRoom) {
   SharedRegions regions(2 * region_->bytes());
   auto second = *MappedRegion::Create(kSlots, kSlotBytes);
   const auto third = *MappedRegion::Create(kSlots, kSlotBytes);
-  ASSERT_OK(regions.Accept(OfferOf(*region_)));
+  const uint64_t first = *regions.Accept(OfferOf(*region_));
   ASSERT_OK(regions.Accept(OfferOf(*second)));
+  EXPECT_EQ(*regions.Accept(OfferOf(*region_)), first) << "it takes no room of its own again";
   EXPECT_THAT(regions.Accept(OfferOf(*third)).status(),
               FailsWith(StatusCode::kResourceExhausted, "has no room for one of"));
   v1::ShareMemoryRequest huge = OfferOf(*third);
