@@ -56,6 +56,9 @@ absl::StatusOr<std::vector<float>> ReadDense(const CheckpointReader& reader, con
         ++found;
         const auto block = missing.find(key);
         if (block == missing.end() || values.size() != kDenseBlockFloats) return absl::OkStatus();
+        TESSERA_RETURN_IF_ERROR(
+            WithContext(DenseLayout::CheckPadding(*block->second, values.data()),
+                        absl::StrCat("table \"", name, "\"")));
         std::copy_n(values.begin(), block->second->floats,
                     flat.begin() + static_cast<int64_t>(block->second->begin));
         missing.erase(block);

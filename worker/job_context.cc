@@ -229,6 +229,12 @@ absl::StatusOr<std::unique_ptr<JobContext>> NewJobContext(const v1::Assignment& 
   return context;
 }
 
+absl::Status JobContext::TakePulled() {
+  absl::Status taken = trained_blocks->CopyOut(absl::MakeSpan(trained));
+  taken.Update(statistics_blocks->CopyOut(absl::MakeSpan(statistics)));
+  return WithContext(taken, absl::StrCat("job ", assignment.job_id()));
+}
+
 std::vector<LabelForm> LabelFormsOf(const v1::JobSpec& spec, const Model& model) {
   std::vector<LabelForm> forms;
   for (const LabelKind kind : LabelKindsOf(spec)) forms.push_back({kind, 0});

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tessera/v1/cluster.pb.h"
 #include "worker/assignment/cancellation.h"
@@ -82,6 +83,9 @@ struct JobContext {
   absl::Span<const float> served() const {
     return averages() ? ema() : absl::MakeConstSpan(trained);
   }
+  // Takes over what `trained_blocks` and `statistics_blocks` have pulled. FAILED_PRECONDITION, with
+  // the job: it was trained with another model.
+  absl::Status TakePulled();
   TaskPool* pool = nullptr;              // for the executor; may be null
   StatusBoard* board = nullptr;          // thread-safe
   WorkerMetrics* metrics = nullptr;      // thread-safe

@@ -81,8 +81,7 @@ absl::StatusOr<Scorer::Summary> Scorer::Score(const std::vector<v1::RecordRange>
   const TableRows dense[] = {context_->trained_blocks->Read(), context_->statistics_blocks->Read()};
   TESSERA_RETURN_IF_ERROR(
       context_->parameters->Pull(dense, {.step = step, .read_only = true})->Wait());
-  context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
-  context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
+  TESSERA_RETURN_IF_ERROR(context_->TakePulled());
 
   context_->executor->KeepParametersOnCard(false);
   // Forgets rows that the card has kept, so that all rows of this call are about equally old.

@@ -65,8 +65,9 @@ class Trainer {
     double loss = 0;     // the sum of the samples' losses; 0 unless it counts
     bool counts = true;  // false: no samples, or gradients beyond float16: the step is left out
   };
-  // Takes over the dense parameters that were pulled, for the next StartCompute.
-  void TakeDense();
+  // Takes over the dense parameters that were pulled, for the next StartCompute. Errors as
+  // JobContext::TakePulled.
+  absl::Status TakeDense();
   // Whether a card may be given the next batch while this one is collected and pushed: only if
   // nothing is in sync mode and the next batch's rows are here.
   bool MayStart(const PreparedBatch* next, PendingCall* rows) const;
@@ -93,7 +94,8 @@ class Trainer {
   void CollectGradients(const PreparedBatch& batch);
   // Whether the ps take what CollectGradients has collected.
   absl::Status CheckFinite(uint64_t step, double loss) const;
-  // If the card trains the dense parameters: pulls them and puts them on the card.
+  // If the card trains the dense parameters: pulls them and puts them on the card. Errors also as
+  // JobContext::TakePulled.
   absl::Status BeginDense();
   // Trains what the card trains, after a step that counts. INVALID_ARGUMENT, with the table: a ps
   // would refuse these gradients; nothing has been trained.

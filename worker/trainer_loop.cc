@@ -139,8 +139,7 @@ absl::Status Trainer::Loop::AwaitRows(uint64_t step) {
     TESSERA_RETURN_IF_ERROR(FinishPush());
     TESSERA_RETURN_IF_ERROR(trainer_.StartPull(batch, /*sync=*/true, step)->Wait());
   }
-  trainer_.TakeDense();
-  return absl::OkStatus();
+  return trainer_.TakeDense();
 }
 
 absl::StatusOr<Trainer::Computed> Trainer::Loop::Compute(uint64_t step) {
@@ -161,7 +160,7 @@ absl::StatusOr<Trainer::Computed> Trainer::Loop::Compute(uint64_t step) {
   started_ = trainer_.MayStart(next_.batch.get(), next_.rows.get());
   if (started_) {
     TESSERA_RETURN_IF_ERROR(next_.rows->Wait());
-    trainer_.TakeDense();
+    TESSERA_RETURN_IF_ERROR(trainer_.TakeDense());
     TESSERA_RETURN_IF_ERROR(trainer_.StartCompute(*next_.batch, unit_, step + 1));
   }
   watch_.AddTo(metrics_.compute_seconds);

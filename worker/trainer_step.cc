@@ -43,16 +43,15 @@ absl::Status Trainer::BeginDense() {
   if (context_->dense_training == nullptr) return absl::OkStatus();
   const TableRows reads[] = {context_->dense_training->Read(), context_->statistics_blocks->Read()};
   TESSERA_RETURN_IF_ERROR(context_->parameters->Pull(reads, {})->Wait());
-  context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
+  absl::Status begun = context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
   statistics_sum_.assign(context_->statistics.size(), 0);
-  context_->dense_training->Begin();
+  begun.Update(context_->dense_training->Begin());
+  TESSERA_RETURN_IF_ERROR(WithContext(begun, absl::StrCat("job ", context_->assignment.job_id())));
   return context_->executor->status();
 }
 
-void Trainer::TakeDense() {
-  if (context_->dense_training != nullptr) return;
-  context_->trained_blocks->CopyOut(absl::MakeSpan(context_->trained));
-  context_->statistics_blocks->CopyOut(absl::MakeSpan(context_->statistics));
+absl::Status Trainer::TakeDense() {
+  return context_->dense_training == nullptr ? context_->TakePulled() : absl::OkStatus();
 }
 
 bool Trainer::MayStart(const PreparedBatch* next, PendingCall* rows) const {

@@ -1,6 +1,9 @@
 #include "common/job/dense_layout.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
 
 namespace tessera {
 namespace {
@@ -52,6 +55,18 @@ DenseLayout DenseLayout::ByTensor(absl::Span<const uint64_t> floats) {
     layout.AddTensor(floats[tensor], Mark(tensor) << kBlockBits, true);
   }
   return layout;
+}
+
+absl::Status DenseLayout::CheckPadding(const Block& block, const float* row) {
+  const float* const end = row + kDenseBlockFloats;
+  const float* const found =
+      std::find_if(row + block.floats, end, [](float v) { return v != 0 && std::isfinite(v); });
+  if (found == end) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "block ", block.key, " of the dense parameters has ", *found, " as number ", found - row + 1,
+      ", expected zeros behind the ", block.floats,
+      " that this model has there: a model of more parameters was trained, from another file or by "
+      "another version; go on with those, or train anew"));
 }
 
 uint64_t DenseLayout::Mark(uint64_t tensor) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/hash.h"
 
@@ -32,6 +33,11 @@ class DenseLayout {
   const std::vector<Block>& blocks() const { return blocks_; }
   // The size of the flat vector.
   uint64_t floats() const { return floats_; }
+
+  // Checks that zeros fill up `row`, the kDenseBlockFloats of a block, so that it was written for a
+  // model whose parameters lie so. FAILED_PRECONDITION names the block and what was found. Numbers
+  // that are not finite pass: training that diverges may leave them, and other checks name it.
+  static absl::Status CheckPadding(const Block& block, const float* row);
 
   // Whether a key of a dense table comes from ByTensor, not from Flat.
   static bool IsOfTensor(uint64_t key);

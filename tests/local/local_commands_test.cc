@@ -11,6 +11,7 @@
 #include "client/commands/tessera_app.h"
 #include "client/job_client.h"
 #include "common/checkpoint/digest.h"
+#include "common/checkpoint/manifest.h"
 #include "common/config/yaml_job.h"
 #include "common/failpoint.h"
 #include "common/file_system.h"
@@ -588,6 +589,23 @@ TEST_F(LocalCommandsTest, ExportWritesAModelAndTheTablesThatAreTooLarge) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(Run({"export", checkpoint, "--output", pipe, "--inline-rows", "0"}), 2);
   EXPECT_THAT(err_, HasSubstr("pipe: is a pipe, and the "));
+}
+
+// As where an ONNX file is read with fewer parameters than when the job was trained.
+TEST_F(LocalCommandsTest, ExportRefusesParametersOfAnotherModel) {
+  ASSERT_EQ(RunLocal("run", {"--output", "json"}), 0) << err_;
+  const std::string checkpoint = LastObject()["checkpoint"];
+  auto manifest = ReadManifest(PosixFileSystem(), checkpoint);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  auto& options = *manifest->mutable_spec()->mutable_model()->mutable_options()->mutable_fields();
+  options["hidden"].mutable_list_value()->mutable_values(1)->set_number_value(31);
+  ASSERT_TRUE(WriteManifest(PosixFileSystem(), checkpoint, *manifest).ok());
+  const std::string file = folder_ / "model.onnx";
+  EXPECT_EQ(Run({"export", checkpoint, "--output", file}), 1);
+  EXPECT_THAT(err_,
+              AllOf(HasSubstr("table \"dense\": block "), HasSubstr("of the dense parameters has"),
+                    HasSubstr("expected zeros behind the")));
+  EXPECT_FALSE(fs::exists(file));
 }
 
 TEST_F(LocalCommandsTest, AnExportThatFailsLeavesTheFilesOfTheOneBefore) {

@@ -1,6 +1,7 @@
 #include "worker/parameters/dense_blocks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "common/job/optimizer.h"
@@ -49,7 +50,7 @@ TEST(DenseBlocks, ReturnWhatWasPutInForAnySizeAndNumberOfPs) {
       ASSERT_TRUE(floats == 0 || pushed.gradients != pulled.rows)
           << "a push and a pull may be under way at once";
       std::copy_n(pushed.gradients, pushed.keys->keys.size() * kDenseBlockFloats, pulled.rows);
-      blocks.CopyOut(absl::MakeSpan(out));
+      EXPECT_TRUE(blocks.CopyOut(absl::MakeSpan(out)).ok());
       EXPECT_EQ(in, out) << floats << " floats, " << ps << " ps";
       EXPECT_EQ(blocks.Read().table, 7u);
       EXPECT_EQ(blocks.Read().keys->keys.size(),
@@ -68,7 +69,7 @@ TEST(DenseBlocks, SomeBlocksLeaveTheOthersAlone) {
   const TableGradients pushed = blocks.Write();
   EXPECT_THAT(pushed.keys->keys, ::testing::UnorderedElementsAre(2u, 3u));
   std::copy_n(pushed.gradients, 2 * kDenseBlockFloats, blocks.Read().rows);
-  blocks.CopyOut(absl::MakeSpan(out));
+  EXPECT_TRUE(blocks.CopyOut(absl::MakeSpan(out)).ok());
   for (uint64_t i = 0; i < floats; ++i) {
     const uint64_t block = i / kDenseBlockFloats;
     ASSERT_EQ(out[i], block == 2 || block == 3 ? in[i] : -1) << i;
@@ -111,9 +112,33 @@ TEST(DenseBlocks, OfTensorsReturnWhatWasPutInAndPadEachWithZeros) {
       }
     }
     std::copy_n(pushed.gradients, pushed.keys->keys.size() * kDenseBlockFloats, blocks.Read().rows);
-    blocks.CopyOut(absl::MakeSpan(out));
+    EXPECT_TRUE(blocks.CopyOut(absl::MakeSpan(out)).ok());
     EXPECT_EQ(in, out);
   }
+}
+
+// Of the same number of blocks, so that nothing else tells.
+TEST(DenseBlocks, RefuseThoseOfAModelOfMoreParameters) {
+  const auto pulled = [](const DenseLayout& before, const DenseLayout& layout, float value) {
+    DenseBlocks trained(7, before, RouterOver(2)), blocks(7, layout, RouterOver(2));
+    trained.CopyIn(std::vector<float>(before.floats(), value));
+    const TableGradients pushed = trained.Write();
+    EXPECT_EQ(pushed.keys->keys, blocks.Read().keys->keys);
+    std::copy_n(pushed.gradients, pushed.keys->keys.size() * kDenseBlockFloats, blocks.Read().rows);
+    std::vector<float> out(layout.floats());
+    return blocks.CopyOut(absl::MakeSpan(out));
+  };
+  const DenseLayout flat = DenseLayout::Flat(kDenseBlockFloats + 20);
+  const absl::Status fewer = pulled(flat, DenseLayout::Flat(kDenseBlockFloats + 17), 0.25f);
+  EXPECT_EQ(fewer.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(fewer.message(), ::testing::HasSubstr("block 1 of the dense parameters has 0.25 as "
+                                                    "number 18, expected zeros behind the 17 "));
+  EXPECT_EQ(
+      pulled(DenseLayout::ByTensor({3, 2000, 5}), DenseLayout::ByTensor({2, 2000, 5}), 1).code(),
+      absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(pulled(flat, flat, 0.25f).ok());
+  EXPECT_TRUE(pulled(flat, DenseLayout::Flat(kDenseBlockFloats + 17), std::nanf("")).ok())
+      << "training has diverged, which others name";
 }
 
 TEST(TrainedLayout, IsByTensorWhereATensorIsAWhole) {

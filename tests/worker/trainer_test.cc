@@ -26,6 +26,26 @@ TEST_F(TrainerTest, SyncAsksForTheNextStepWhenAllPsHaveItsPush) {
   EXPECT_EQ(trainer_->next_step(), 3u);
 }
 
+TEST_F(TrainerTest, DenseParametersOfAnotherModelAreRefused) {
+  const auto expect_refusal = [](const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(status.message(), HasSubstr("job job-7: block 0 of the dense parameters has 0.1 "));
+  };
+  assignment_.set_job_id("job-7");
+  for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC}) {
+    Prepare(mode);
+    ps_->dense.begin()->second = DenseLayout::Flat(context_->trained.size() + 1);
+    expect_refusal(trainer_->Train(Unit(0, 3)).status());
+    EXPECT_TRUE(ps_->pushed.empty());
+    Scorer scorer(context_.get());
+    const v1::Train unit = Unit(0, 3);
+    expect_refusal(scorer
+                       .Score({unit.ranges().begin(), unit.ranges().end()}, 0,
+                              [](const Scorer::Scores&) { return absl::OkStatus(); })
+                       .status());
+  }
+}
+
 TEST_F(TrainerTest, WhoTakesOverAUnitBeginsWhereThePushesThatAllPsHaveEnd) {
   for (const v1::Consistency mode : {v1::SYNC, v1::ASYNC}) {
     SCOPED_TRACE(v1::Consistency_Name(mode));

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/file_system.h"
+#include "common/job/dense_layout.h"
 #include "common/job/job_tables.h"
 #include "common/partition.h"
 #include "common/rpc/server.h"
@@ -28,9 +29,9 @@
 
 namespace tessera::worker {
 
-// One ps in memory that writes down who was called when. Rows are 0.1 everywhere; nothing is
-// applied. As late as a call may be: rows come when the pull is waited for, and by then a push must
-// still find what it was given.
+// One ps in memory that writes down who was called when. Rows are 0.1 everywhere, but for the zeros
+// that fill up blocks of dense parameters; nothing is applied. As late as a call may be: rows come
+// when the pull is waited for, and by then a push must still find what it was given.
 class ScriptedPs final : public ParameterClient {
  public:
   std::unique_ptr<PendingCall> Pull(absl::Span<const TableRows> tables,
@@ -41,9 +42,10 @@ class ScriptedPs final : public ParameterClient {
     if (!options.read_only) pulled_for.push_back(options.begins);
     const float value = poison == options.step ? std::nanf("") : 0.1f;
     return Start(absl::StrCat(options.read_only ? "read " : "pull ", options.step, begins),
-                 [late, value] {
+                 [this, late, value] {
                    for (const TableRows& table : late) {
                      std::fill_n(table.rows, table.keys->keys.size() * table.dim, value);
+                     if (dense.contains(table.table)) FillUp(table);
                    }
                  });
   }
@@ -86,6 +88,7 @@ class ScriptedPs final : public ParameterClient {
   }
 
   static constexpr uint64_t kRows = 10;
+  std::map<uint32_t, DenseLayout> dense;  // of the tables of dense parameters, by number: flat ones
   std::vector<std::string> events;
   bool answers_at_once = false;  // else as late as may be
   std::map<uint64_t, float> gradient;
@@ -129,6 +132,13 @@ class ScriptedPs final : public ParameterClient {
     const std::string name_;
     const std::function<void()> end_;
   };
+  void FillUp(const TableRows& table) const {
+    for (size_t i = 0; i < table.keys->keys.size(); ++i) {
+      float* const row = table.rows + i * table.dim;
+      std::fill(row + dense.at(table.table).blocks()[table.keys->keys[i]].floats,
+                row + kDenseBlockFloats, 0.0f);
+    }
+  }
   std::unique_ptr<PendingCall> Start(std::string name, std::function<void()> end) {
     events.push_back(name);
     return std::make_unique<Call>(this, std::move(name), std::move(end));
@@ -184,6 +194,9 @@ class TrainerTest : public ::testing::Test {
     context_ = *std::move(context);
     auto ps = std::make_unique<ScriptedPs>();
     ps_ = ps.get();
+    const auto tables = static_cast<uint32_t>(context_->spec().tables_size());
+    ps->dense = {{tables, DenseLayout::Flat(context_->trained.size())},
+                 {tables + 1, DenseLayout::Flat(context_->statistics.size())}};
     context_->parameters = std::move(ps);
     trainer_ = std::make_unique<Trainer>(context_.get(), PushProgress{next_push, next_push});
   }

@@ -220,6 +220,22 @@ TEST_F(WriteBackOnCuda, OfOneWorkerTheDenseParametersAreTrainedThereToo) {
   }
 }
 
+TEST_F(WriteBackOnCuda, DenseParametersOfAnotherModelAreRefused) {
+  assignment_.set_job_id("job-7");
+  SetCache(1 << 20);
+  Open(v1::ASYNC, card_, true, v1::ASYNC);
+  ASSERT_NE(context_->dense_training, nullptr);
+  const size_t floats = context_->trained.size() + 1;
+  DenseBlocks before(static_cast<uint32_t>(context_->spec().tables_size()),
+                     DenseLayout::Flat(floats), *context_->router);
+  before.CopyIn(std::vector<float>(floats, 0.5f));
+  const TableGradients push[] = {before.Write()};
+  ASSERT_TRUE(context_->parameters->Push(push, {.learning_rate_scale = 1})->Wait().ok());
+  const absl::Status trained = TryUnit(0, 1).status();
+  EXPECT_EQ(trained.code(), absl::StatusCode::kFailedPrecondition) << trained;
+  EXPECT_THAT(trained.message(), testing::HasSubstr("job job-7: block 0 of the dense parameters"));
+}
+
 TEST_F(WriteBackOnCuda, ThePsTrainDenseParametersThatTheCardCannot) {
   v1::JobSpec& spec = *assignment_.mutable_spec();
   SetCache(1 << 20);

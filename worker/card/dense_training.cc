@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "common/job/dense_layout.h"
+#include "common/status_macros.h"
 #include "cuda/dense/loss_scaling.h"
 
 namespace tessera::worker {
@@ -12,10 +12,12 @@ using cuda::Memory;
 
 DenseTraining::DenseTraining(uint32_t table, const v1::OptimizerSpec& optimizer,
                              uint64_t trained_floats, const KeyRouter& router, Executor* executor)
-    : table_(table), optimizer_(optimizer, kDenseBlockFloats), executor_(*executor) {
+    : table_(table),
+      optimizer_(optimizer, kDenseBlockFloats),
+      executor_(*executor),
+      layout_(DenseLayout::Flat(trained_floats)) {
   std::vector<uint64_t> blocks;
-  const DenseLayout layout = DenseLayout::Flat(trained_floats);
-  for (const DenseLayout::Block& block : layout.blocks()) blocks.push_back(block.key);
+  for (const DenseLayout::Block& block : layout_.blocks()) blocks.push_back(block.key);
   std::vector<uint32_t> position;
   router.Route(blocks, &keys_, &position);
   cuda::Stream& stream = *executor_.stream();
@@ -54,15 +56,20 @@ TableRows DenseTraining::Read() {
           .whole = true};
 }
 
-void DenseTraining::Begin() {
+absl::Status DenseTraining::Begin() {
+  for (size_t i = 0; i < keys_.keys.size(); ++i) {
+    TESSERA_RETURN_IF_ERROR(DenseLayout::CheckPadding(layout_.blocks()[keys_.keys[i]],
+                                                      host_.data() + i * optimizer_.floats()));
+  }
   cuda::Stream& stream = *executor_.stream();
   executor_.KeepParametersOnCard(true);
   stream.MakeCurrent();
   const cuda::TrainedRows blocks = Blocks();
-  if (!stream.status().ok()) return;
+  if (!stream.status().ok()) return absl::OkStatus();
   stream.CopyToDevice(host_.data(), device_.data(), floats());
   cuda::PutRows(stream, blocks, device_.data(), words_.words(), /*own=*/nullptr,
                 static_cast<int64_t>(keys_.keys.size()), /*changes=*/nullptr);
+  return absl::OkStatus();
 }
 
 void DenseTraining::StartCheck() {

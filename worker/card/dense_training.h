@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
+#include "common/job/dense_layout.h"
 #include "cuda/memory.h"
 #include "tessera/v1/job.pb.h"
 #include "worker/card/card_optimizer.h"
@@ -22,8 +24,8 @@ class DenseTraining {
 
   // What to pull before the first batch, while no push of it is under way.
   TableRows Read();
-  // Puts what was pulled on the card.
-  void Begin();
+  // Puts what was pulled on the card. FAILED_PRECONDITION: it was written for another model.
+  absl::Status Begin();
   // Starts the check behind Beyond, once the card has been given a step.
   void StartCheck();
   // Whether the step has gradients that are not finite or are beyond largest_gradient: it must not
@@ -43,6 +45,7 @@ class DenseTraining {
   const uint32_t table_;
   const CardOptimizer optimizer_;
   Executor& executor_;
+  const DenseLayout layout_;
   RoutedKeys keys_;  // block numbers
   // In the order of keys_: [blocks, floats of a block and of its optimizer slots].
   cuda::Memory host_, device_;

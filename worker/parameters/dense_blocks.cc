@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/job/optimizer.h"
+#include "common/status_macros.h"
 
 namespace tessera::worker {
 
@@ -33,11 +34,13 @@ TableGradients DenseBlocks::Write() const {
   return {table_, kDenseBlockFloats, &keys_, pushed_.data()};
 }
 
-void DenseBlocks::CopyOut(absl::Span<float> flat) const {
+absl::Status DenseBlocks::CopyOut(absl::Span<float> flat) const {
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    std::copy_n(pulled_.data() + i * kDenseBlockFloats, blocks_[i].floats,
-                flat.data() + blocks_[i].begin);
+    const float* const row = pulled_.data() + i * kDenseBlockFloats;
+    TESSERA_RETURN_IF_ERROR(DenseLayout::CheckPadding(blocks_[i], row));
+    std::copy_n(row, blocks_[i].floats, flat.data() + blocks_[i].begin);
   }
+  return absl::OkStatus();
 }
 
 void DenseBlocks::CopyIn(absl::Span<const float> flat) {

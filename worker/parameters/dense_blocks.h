@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/job/dense_layout.h"
 #include "tessera/v1/job.pb.h"
@@ -30,7 +31,8 @@ class DenseBlocks {
   TableGradients Write() const;
 
   // CopyOut reads what was pulled, CopyIn sets what is pushed. `flat` is [layout.floats()].
-  void CopyOut(absl::Span<float> flat) const;
+  // FAILED_PRECONDITION: what was pulled was written for another model (DenseLayout::CheckPadding).
+  absl::Status CopyOut(absl::Span<float> flat) const;
   void CopyIn(absl::Span<const float> flat);
 
  private:
