@@ -405,7 +405,7 @@ class JobRun {
   std::optional<v1::NextWorkResponse> NextUnit(Rank rank, absl::Duration now);
   // Leaves out what the worker would read ahead if that has no room in the message. False: the unit
   // itself has none, and the job has failed.
-  bool FitsMessage(v1::Train& train, const Now& now);
+  bool FitsMessage(v1::NextWorkResponse& unit, const Now& now);
   void OnUnitDone(Rank rank, const v1::UnitResult& result, const Now& now);
   void OnUnitFailed(Rank rank, const v1::UnitResult& result, const Now& now);
   absl::Status IsOver() const;

@@ -96,10 +96,8 @@ absl::StatusOr<std::optional<v1::NextWorkResponse>> JobRun::NextWork(
   }
   if (end_.has_value()) return IsOver();
   std::optional<v1::NextWorkResponse> unit = NextUnit(rank, now.monotonic);
-  if (unit.has_value() && unit->has_train() && !FitsMessage(*unit->mutable_train(), now)) {
-    return IsOver();
-  }
   if (!unit.has_value()) return std::optional<v1::NextWorkResponse>();
+  if (!FitsMessage(*unit, now)) return IsOver();
   const v1::NextWorkResponse& held = desk_.HandOut(rank, *std::move(unit), now.monotonic);
   if (held.has_evaluate()) round_->HandedOut(held.unit_id());
   ++options_.counts->units_handed_out;
@@ -137,15 +135,25 @@ std::optional<v1::NextWorkResponse> JobRun::NextUnit(Rank rank, absl::Duration n
   }
 }
 
-bool JobRun::FitsMessage(v1::Train& train, const Now& now) {
-  if (train.ByteSizeLong() > kMostUnitBytes) train.clear_next_ranges();
-  const size_t bytes = train.ByteSizeLong();
+bool JobRun::FitsMessage(v1::NextWorkResponse& unit, const Now& now) {
+  if (unit.has_train() && unit.ByteSizeLong() > kMostUnitBytes) {
+    unit.mutable_train()->clear_next_ranges();
+  }
+  const size_t bytes = unit.ByteSizeLong();
   if (bytes <= kMostUnitBytes) return true;
+  std::string what = absl::StrCat("training names ", unit.train().ranges_size());
+  std::string help = "raise data.shard_records, lower data.shuffle_window_records, or use";
+  if (unit.has_evaluate()) {
+    what = absl::StrCat("evaluation names ", unit.evaluate().ranges_size());
+    help = "lower data.shuffle_window_records, or use";
+  } else if (unit.has_predict()) {
+    what = absl::StrCat("prediction names ", unit.predict().ranges_size());
+    help = "use more workers, or";
+  }
   Fail("DataError",
-       absl::StrCat("a unit of training names ", train.ranges_size(), " ranges of records in ",
-                    bytes, " bytes, more than the ", kMostUnitBytes,
-                    " that fit a message; raise data.shard_records, lower "
-                    "data.shuffle_window_records, or use larger files with shorter paths"),
+       absl::StrCat("a unit of ", what, " ranges of records in ", bytes, " bytes, more than the ",
+                    kMostUnitBytes, " that fit a message; ", help,
+                    " larger files with shorter paths"),
        now);
   return false;
 }

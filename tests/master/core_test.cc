@@ -18,10 +18,12 @@ using testing::Not;
 class CoreTest : public testing::Test, protected CoreHarness {
  protected:
   // As workers count it.
-  void RenameTrainFile(const std::string& path) {
-    on_unit_ = [path](const std::string&, const v1::NextWorkResponse&, v1::UnitResult* result) {
+  // What workers call the file that they count as `name`.
+  void RenameFile(const std::string& name, const std::string& path) {
+    on_unit_ = [name, path](const std::string&, const v1::NextWorkResponse&,
+                            v1::UnitResult* result) {
       for (v1::FileRecords& file : *result->mutable_files()) {
-        if (file.path() == "train.csv") file.set_path(path);
+        if (file.path() == name) file.set_path(path);
       }
     };
   }
@@ -640,7 +642,7 @@ TEST_F(CoreTest, AUnitThatFitsAMessageAloneIsHandedOutWithoutThatWhichIsReadAhea
   v1::JobSpec spec = SmallJob();
   spec.mutable_data()->set_shuffle_window_records(kTrain);
   spec.mutable_train()->set_epochs(2);
-  RenameTrainFile(std::string(5 << 20, 'd'));
+  RenameFile("train.csv", std::string(5 << 20, 'd'));
   const std::string id = Submit(spec, 1, 1);
   RunUntil(id, v1::SUCCEEDED);
   ASSERT_FALSE(trained_.empty());
@@ -654,13 +656,40 @@ TEST_F(CoreTest, AUnitThatFitsNoMessageFailsTheJob) {
   JoinAll(1, 1);
   v1::JobSpec spec = SmallJob();
   spec.mutable_data()->set_shuffle_window_records(kTrain);
-  RenameTrainFile(std::string(7 << 20, 'd'));
+  RenameFile("train.csv", std::string(7 << 20, 'd'));
   const std::string id = Submit(spec, 1, 1);
   RunUntil(id, v1::FAILED);
   EXPECT_TRUE(trained_.empty());
   EXPECT_THAT(Job(id).message(),
               testing::AllOf(HasSubstr("a unit of training names 10 ranges of records in 7340"),
                              HasSubstr("raise data.shard_records")));
+}
+
+TEST_F(CoreTest, AUnitOfEvaluationOrPredictionThatFitsNoMessageFailsTheJob) {
+  JoinAll(1, 1);
+  v1::SubmitRequest request;
+  *request.mutable_spec() = SmallJob();
+  const std::string first = Submit(request.spec(), 1, 1);
+  RunUntil(first, v1::SUCCEEDED);
+  RenameFile("validation.csv", std::string(64 << 20, 'd'));
+  const std::string evaluates = Submit(request.spec(), 1, 1);
+  RunUntil(evaluates, v1::FAILED);
+  EXPECT_EQ(Job(evaluates).reason(), "DataError");
+  EXPECT_THAT(Job(evaluates).message(),
+              testing::AllOf(HasSubstr("a unit of evaluation names 1 ranges of records in 6710"),
+                             HasSubstr("lower data.shuffle_window_records")));
+
+  RenameFile("test.csv", std::string(64 << 20, 'd'));
+  request.mutable_spec()->mutable_start()->set_checkpoint(Job(first).checkpoint());
+  request.set_task(v1::PREDICT);
+  request.set_output("out.csv");
+  request.set_workers(1);
+  request.set_ps(1);
+  const std::string predicts = Submit(request);
+  RunUntil(predicts, v1::FAILED);
+  EXPECT_THAT(Job(predicts).message(),
+              testing::AllOf(HasSubstr("a unit of prediction names 1 ranges of records in 6710"),
+                             HasSubstr("use more workers")));
 }
 
 TEST_F(CoreTest, AWorkerThatCannotBeginFailsTheJob) {
