@@ -55,6 +55,19 @@ uint64_t WrittenTrainedFloats(const Graph& graph) {
   return floats;
 }
 
+// A job's model with drawn parameters, and the file that it is written as.
+struct Written {
+  explicit Written(const v1::JobSpec& spec)
+      : model(NewModel(spec, InputsOf(spec).dense_width).value()), there(*model) {
+    FillParameters(there, 1);
+    file = ExportModel(spec, *model, there.trained, there.statistics, {}).value();
+  }
+
+  std::unique_ptr<Model> model;
+  Session there;
+  onnx::ModelProto file;
+};
+
 // What a file leaves out is ONNX's default, and what a layer leaves out is ours.
 TEST(Onnx, OpsThatAreTheSameHaveTheSameDefaults) {
   int same = 0;
@@ -100,14 +113,10 @@ TEST(Onnx, ReadsWhatItWritesAndPredictsTheSame) {
     SCOPED_TRACE(test.name);
     v1::JobSpec spec = test.spec;
     for (auto& column : *spec.mutable_data()->mutable_columns()) column.clear_transform();
-    const auto model = NewModel(spec, InputsOf(spec).dense_width);
-    ASSERT_TRUE(model.ok()) << model.status();
-    Session there(**model);
-    FillParameters(there, 1);
-    const auto file = ExportModel(spec, **model, there.trained, there.statistics, {});
-    ASSERT_TRUE(file.ok()) << file.status();
-    const auto read = Import(FromFile(spec), file->SerializeAsString());
-    if (IsOnlyWritten((*model)->graph())) {
+    Written written(spec);
+    Session& there = written.there;
+    const auto read = Import(FromFile(spec), written.file.SerializeAsString());
+    if (IsOnlyWritten(written.model->graph())) {
       EXPECT_FALSE(read.ok());
       continue;
     }
@@ -120,7 +129,7 @@ TEST(Onnx, ReadsWhatItWritesAndPredictsTheSame) {
     for (size_t i = 0; i < found.size(); ++i) {
       EXPECT_NEAR(found[i], expected[i], 1e-4f * std::max(1.0f, std::fabs(expected[i])));
     }
-    EXPECT_EQ((*read)->trained_floats(), WrittenTrainedFloats((*model)->graph()));
+    EXPECT_EQ((*read)->trained_floats(), WrittenTrainedFloats(written.model->graph()));
   }
 }
 
@@ -130,13 +139,9 @@ TEST(Onnx, DiceTrainsOnWhereItIsReadAgain) {
     const v1::JobSpec spec =
         CaseOfOp({"Dice", {shape}, Options().Set("momentum", 0.3).Set("epsilon", 0.125)}, {}, 1)
             .spec;
-    const auto model = NewModel(spec, 0);
-    ASSERT_TRUE(model.ok()) << model.status();
-    Session there(**model);
-    FillParameters(there, 1);
-    const auto file = ExportModel(spec, **model, there.trained, there.statistics, {});
-    ASSERT_TRUE(file.ok()) << file.status();
-    const auto read = Import(FromFile(spec), file->SerializeAsString());
+    Written written(spec);
+    Session& there = written.there;
+    const auto read = Import(FromFile(spec), written.file.SerializeAsString());
     ASSERT_TRUE(read.ok()) << read.status();
     Session back(**read);
     EXPECT_EQ(back.trained, there.trained);
@@ -197,15 +202,12 @@ TEST(Onnx, SaysWhatAKeyWithoutARowGives) {
 // Two layers of one module: in the file, as they are read, and out again.
 TEST(Onnx, KeepsParametersShared) {
   const v1::JobSpec spec = TwoTowers(/*shared=*/true);
-  const std::unique_ptr<Model> model = MakeModel(spec);
-  Session there(*model);
-  FillParameters(there, 1);
-  const auto file = ExportModel(spec, *model, there.trained, there.statistics, {});
-  ASSERT_TRUE(file.ok()) << file.status();
-  const auto read = Import(FromFile(spec), file->SerializeAsString());
+  Written written(spec);
+  Session& there = written.there;
+  const auto read = Import(FromFile(spec), written.file.SerializeAsString());
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ((*read)->trained_floats(), model->trained_floats());
-  EXPECT_EQ((*read)->statistics_floats(), model->statistics_floats());
+  EXPECT_EQ((*read)->trained_floats(), written.model->trained_floats());
+  EXPECT_EQ((*read)->statistics_floats(), written.model->statistics_floats());
   Session back(**read);
   there.Fill(7, 2);
   back.Fill(7, 2);
