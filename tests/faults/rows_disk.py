@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 import subprocess
+import time
 
 from cluster import BIN, Failure
 from disk import SmallDisk, flip, zero_page
@@ -351,6 +352,47 @@ def falls_back(t):
         if what.rsplit(" ", 1)[1] not in event and "MANIFEST" not in event:
             raise Failure(f"the event does not name the file ({what}): {event}")
     t.identical(disturb, sets=["checkpoint.keep=5"], least_restarts=1, back_to=300)
+
+
+@fault(9, "a layer that the newest checkpoints share is damaged: all of them are refused, and the job begins at the one before their chain")
+def falls_back_behind_a_chain(t):
+    """Increments link the files of lower layers, so a damage is in all that do."""
+    def newest_first(cluster, job_id):
+        return sorted((f.parent for f in (cluster.checkpoints / job_id).glob("step-*/MANIFEST.json")), reverse=True)
+
+    def shared(newest, before):
+        return sorted(f for f in newest.glob("rows-*") if (before / f.name).exists() and f.samefile(before / f.name))
+
+    def disturb(cluster, job_id):
+        cluster.wait_for_step(job_id, 550)
+        # Right after an increment is committed, so that it is the newest when all stand still.
+        seen = newest_first(cluster, job_id)[0]
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            newest, before, *_ = newest_first(cluster, job_id)
+            if newest != seen and shared(newest, before):
+                break
+            seen = newest
+            time.sleep(0.01)
+        for name in cluster.commands:
+            cluster.kill(name)
+        folders = newest_first(cluster, job_id)
+        linked = shared(*folders[:2])
+        if not linked:
+            raise Failure(f"{folders[0].name} shares no layer with {folders[1].name}")
+        damaged = t.draw.choice(linked)
+        chain = [f for f in folders if (f / damaged.name).exists() and damaged.samefile(f / damaged.name)]
+        sound = next((f for f in folders if f not in chain), None)
+        if sound is None:
+            raise Failure(f"all of {', '.join(f.name for f in folders)} share {damaged.name}")
+        t.notes.append(f"{damage(t.draw, damaged)}, which {len(chain)} checkpoints share; {sound.name} is before them")
+        for name in cluster.commands:
+            cluster.start(name)
+        for folder in chain:
+            cluster.wait_for_event(job_id, folder.name)
+        step = int(sound.name.split("-")[1])
+        cluster.wait_for_event(job_id, f"restarted from step {step}")
+    t.identical(disturb, sets=["checkpoint.every_steps=30", "checkpoint.keep=5"], least_restarts=1)
 
 
 def log_bytes(segment):
