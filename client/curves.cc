@@ -113,6 +113,7 @@ ChartLine RateCurve(const Job& job, int color, CurveAxis axis) {
   constexpr double kWhile = 1.0 / 64;  // of the whole time
   const History& history = job.history;
   ChartLine line = {.color = color};
+  if (history.size() == 0) return line;
   const size_t last = history.size() - 1;
   const double all = history.At(last, CurveAxis::kMinutes);
   double samples = 0, minutes = 0;  // up to the last point of the curve
@@ -331,16 +332,17 @@ absl::StatusOr<std::string> CurvesPage(absl::Span<const json> objects, CurveAxis
                        " does not train: there is nothing to draw; name the job that trained the "
                        "checkpoint"));
     }
-    if (job.history.size() == 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("job ", job.name,
-                       " has trained nothing yet: try again when `tessera "
-                       "describe ",
-                       job.name, "` shows a step"));
-    }
     // Jobs of several runs of `tessera local` may have one id, since each run counts from 1.
     if (const int before = times[job.name]++; before > 0)
       absl::StrAppend(&job.name, " (", before + 1, ")");
+  }
+  // One beside others has no curves yet.
+  if (std::all_of(jobs.begin(), jobs.end(),
+                  [](const Job& job) { return job.history.size() == 0; })) {
+    const std::string& name = jobs.at(0).name;
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", name, " has trained nothing yet: try again when `tessera describe ",
+                     name, "` shows a step"));
   }
   std::vector<std::string> names;
   for (const Job& job : jobs) names.push_back(Escape(job.name));

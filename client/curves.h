@@ -15,7 +15,7 @@ enum class CurveAxis { kSteps, kSamples, kMinutes };
 // side, the differences of their specs, and their events. `jobs` [1 to kChartColors]: as JobJson
 // makes them (perhaps read back from files). Pure.
 //   INVALID_ARGUMENT     an object is none of JobJson, a job does not train, or there are too many
-//   FAILED_PRECONDITION  a job has trained nothing yet
+//   FAILED_PRECONDITION  none of them has trained anything yet
 absl::StatusOr<std::string> CurvesPage(absl::Span<const nlohmann::json> jobs, CurveAxis axis);
 
 }  // namespace tessera::client

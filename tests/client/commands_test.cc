@@ -184,6 +184,10 @@ TEST_F(CommandsTest, PlotDrawsJobsOfTheMasterAndOfFiles) {
   EXPECT_EQ(Run({"describe", "clicks-1", "--master", "master:1", "--output", "json"}), 0);
   const std::string file = folder_ / "before.json";
   std::ofstream(file) << out_;
+  // Beside one that has trained, one that has not is none to wait for.
+  master_.service.SetJobs({Job(v1::RUNNING)});
+  EXPECT_EQ(Run({"plot", "clicks-1", file, "--master", "master:1", "--output", page}), 0) << err_;
+  master_.service.SetJobs({job});
   EXPECT_EQ(
       Run({"plot", "clicks-1", file, "--master", "master:1", "--output", page, "--by", "samples"}),
       0)
