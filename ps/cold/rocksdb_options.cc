@@ -39,9 +39,10 @@ rocksdb::Options ColdOptions(rocksdb::Env* env, bool page_cache) {
   options.manifest_preallocation_size = 64 << 10;
 
   // Few rewrites, at the price of several sorted runs: each has a filter in memory, so that a read
-  // still goes to the disk once.
+  // still goes to the disk once. With 8 in place of 12 a table of small batches wrote a third more;
+  // with 16 batches that follow one another wait sooner.
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
-  options.level0_file_num_compaction_trigger = 8;
+  options.level0_file_num_compaction_trigger = 12;
   options.compaction_options_universal.max_size_amplification_percent = 100;
   // Ingested files are not stalled by these; ColdStore waits itself.
   options.level0_slowdown_writes_trigger = 64;
