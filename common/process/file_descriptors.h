@@ -14,4 +14,9 @@ inline constexpr uint64_t kFewestFileDescriptors = 64;
 // theirs open. FAILED_PRECONDITION: the limit is still below `fewest`.
 absl::Status CheckFileDescriptors(uint64_t fewest = kFewestFileDescriptors);
 
+// Whether the process may open one more for a connection: those that are left are an eighth of its
+// limit, or 1,024, which are kept for its own files, so that connections, which nobody has to
+// identify themselves for, cannot use up all.
+bool HasDescriptorForConnection();
+
 }  // namespace tessera

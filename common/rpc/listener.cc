@@ -16,6 +16,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/process/file_descriptors.h"
 #include "common/rpc/address.h"
 #include "common/rpc/channels.h"
 
@@ -169,6 +170,7 @@ void Listener::Stop() {
 
 int Listener::TakeAll(int listener, const Take& take) {
   while (true) {
+    if (!HasDescriptorForConnection()) return EMFILE;
     const int fd = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
       take(listener, fd);

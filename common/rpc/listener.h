@@ -10,9 +10,10 @@
 
 namespace tessera {
 
-// Accepts the TCP connections to an address. If the process has no file descriptor for one, the
-// listener logs that and goes on as soon as it has some; meanwhile connections wait in the
-// operating system. (gRPC's own listeners, 1.51, accept nothing any more after that.)
+// Accepts the TCP connections to an address. If the process has no file descriptor for one, but for
+// those that are kept for its files (HasDescriptorForConnection), the listener logs that and goes
+// on as soon as it has some; meanwhile connections wait in the operating system. (gRPC's own
+// listeners, 1.51, accept nothing any more after that.)
 //
 // Owns one thread from Start on. One thread calls Start and Stop.
 class Listener {

@@ -2,6 +2,7 @@
 #include "common/rpc/server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sched.h>
@@ -24,7 +25,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/rpc/address.h"
 #include "common/rpc/listener.h"
 #include "common/rpc/status.h"
 #include "gmock/gmock.h"
@@ -66,6 +66,7 @@ bool Answers(int fd) {
   return ::poll(&polled, 1, 10'000) == 1 && ::recv(fd, &byte, 1, 0) == 1;
 }
 
+// While it has none but those that it keeps for its files.
 TEST(RpcServer, TakesTheConnectionsThatCameWhileItHadNoFileDescriptors) {
   const auto server = RpcServer::Start({}, {});
   ASSERT_TRUE(server.ok()) << server.status();
@@ -75,16 +76,25 @@ TEST(RpcServer, TakesTheConnectionsThatCameWhileItHadNoFileDescriptors) {
   const sockaddr_in to = Loopback((*server)->address());
   std::vector<int> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // None above those that are open, and none left below.
+  // So many above those that are open, and none left below.
+  constexpr rlim_t kKept = 40;
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   rlimit none = before;
-  none.rlim_cur = static_cast<rlim_t>(clients.back()) + 1;
+  none.rlim_cur = 8 * kKept;
+  const auto first_kept = static_cast<int>(none.rlim_cur - kKept);
+  ASSERT_LT(clients.back(), first_kept);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   std::vector<int> fillers;
   // A server that has just begun may have some for a moment.
   for (int quiet = 0; quiet < 5; ++quiet) {
-    for (int fd = ::dup(clients[0]); fd >= 0; fd = ::dup(clients[0])) {
+    while (true) {
+      const int fd = ::dup(clients[0]);
+      ASSERT_GE(fd, 0);
+      if (fd >= first_kept) {
+        ::close(fd);
+        break;
+      }
       fillers.push_back(fd);
       quiet = 0;
     }
@@ -95,6 +105,9 @@ TEST(RpcServer, TakesTheConnectionsThatCameWhileItHadNoFileDescriptors) {
   }
   pollfd first = {.fd = clients[0], .events = POLLIN, .revents = 0};
   EXPECT_EQ(::poll(&first, 1, 300), 0) << "it had a file descriptor";
+  const int file = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ(file, first_kept) << "connections have those that are kept for files";
+  ::close(file);
   // Over a connection that there is.
   while (HealthAt(channel) != "NOT_SERVING") absl::SleepFor(absl::Milliseconds(1));
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
