@@ -13,7 +13,9 @@ CASES = []
 class Network:
     """Nodes one after another; a method named like an op adds one and returns the name of its output."""
 
-    def __init__(self, opset, around=None):
+    def __init__(self, opset, around=None, example=None):
+        """`example`: the samples of an exporter's example, where the file has these in place of a batch of any size."""
+        self.example = around.example if around else example
         self.opset, self.nodes, self.constants, self.sparse_constants = opset, [], [], []
         self.names = around.names if around else itertools.count(1)
         self.functions = around.functions if around else []
@@ -89,18 +91,21 @@ class Network:
         return self.numbers((self.random.standard_normal(dims) * scale).astype(numpy.float32))
 
     def batch(self):
+        if self.example:
+            return self.ints(self.example)
         return self.Shape(self.vectors, start=0, end=1)
 
     def flat(self):  # [batch, 35]
         return self.Concat(self.dense, self.Flatten(self.vectors), axis=1)
 
     def model(self, output):
-        value = lambda name, *dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *dims])
+        batch = self.example or "n"
+        value = lambda name, *dims: helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, *dims])
         inputs = [value("dense", DENSE), value("vectors", FIELDS, DIM)]
         if any(self.history in node.input for node in self.nodes):
             inputs += [value("history", PLACES, DIM)]
         if any(self.lengths in node.input for node in self.nodes):
-            inputs += [helper.make_tensor_value_info("lengths", self.lengths_type, ["n", *self.lengths_dims])]
+            inputs += [helper.make_tensor_value_info("lengths", self.lengths_type, [batch, *self.lengths_dims])]
         graph = helper.make_graph(self.nodes, "case", inputs,
                                   [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], self.constants,
                                   sparse_initializer=self.sparse_constants)

@@ -71,10 +71,11 @@ class Reads(unittest.TestCase):
         """With a linear layer behind, so that any number that differs shows; and what it gives."""
         (shape,) = [found.shape for found in self.run_here(network.model(output))]
         self.assertEqual(shape[0], BATCH)
-        width = int(numpy.prod(shape[1:]))
-        y = network.MatMul(network.Reshape(output, network.ints(-1, width)), network.drawn(width, 1, scale=1.0))
-        model = network.model(y)
+        model = self.with_layer(network, output, int(numpy.prod(shape[1:])))
         return model, self.run_here(model)[0][:, 0]
+
+    def with_layer(self, network, output, width):
+        return network.model(network.MatMul(network.Reshape(output, network.ints(-1, width)), network.drawn(width, 1, scale=1.0)))
 
     def read(self):
         subprocess.run([READ, self.root.name], check=True, timeout=120, cwd=self.root.parent)
@@ -99,6 +100,32 @@ class Reads(unittest.TestCase):
         for name in expected:
             with self.subTest(name):
                 self.expect(self.root / name, expected[name])
+
+    def test_a_batch_of_the_size_of_an_example_is_one_of_any_size(self):
+        """Sizes that exporters fold into a file, also where others are equal to them. What is left out is an error, not other numbers."""
+        left_out = {
+            # Numbers or lists of the samples, and batches one after another.
+            "batches_one_after_another", "places_that_are_replaced", "rows_of_batches", "sequences_sorted_by_length", "what_is_added_at_places",
+            "what_is_at_the_largest", "whole_vectors_of_a_mask",
+            # Layers read the samples' constants before these meet a sample, or the batch shares an axis.
+            "a_constant_for_the_batch_times_a_matrix", "constants_for_the_rows_of_the_batch", "copies_for_the_batch", "loop_of_a_recurrence",
+            "recurrences_of_each_field", "scans"}
+        expected = {}
+        for example in (1, 2, FIELDS):
+            for name, opset, build in CASES:
+                with self.subTest(name, example=example):
+                    like, network = Network(opset), Network(opset, example=example)
+                    model, found = self.whole(like, build(like))
+                    (width,) = [tensor.dims[0] for tensor in model.graph.initializer if tensor.name == model.graph.node[-1].input[1]]
+                    case = f"{name} {example}"
+                    onnx.save(self.with_layer(network, build(network), width), self.folder(case) / "model.onnx")
+                    expected[case] = found
+        self.read()
+        for case in expected:
+            if case.split()[0] in left_out and (self.root / case / "error").exists():
+                continue
+            with self.subTest(case):
+                self.expect(self.root / case, expected[case])
 
     def test_what_several_nodes_read_is_trained_once(self):
         """In the rounds of a loop, or as weights that are put together of the same parts."""
@@ -241,8 +268,8 @@ class Reads(unittest.TestCase):
 
     def test_damaged_files_are_errors(self):
         random = numpy.random.default_rng(3)
-        for name, opset, build in CASES:
-            network = Network(opset)
+        for number, (name, opset, build) in enumerate(CASES):
+            network = Network(opset, example=number % 3)
             whole = network.model(build(network)).SerializeToString()
             for k in range(20):
                 damaged = bytearray(whole)

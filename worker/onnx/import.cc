@@ -14,6 +14,7 @@
 #include "common/status_macros.h"
 #include "worker/dense/layers.h"
 #include "worker/onnx/check_file.h"
+#include "worker/onnx/example_batch.h"
 #include "worker/onnx/functions.h"
 #include "worker/onnx/initializers.h"
 #include "worker/onnx/join_weights.h"
@@ -284,6 +285,10 @@ absl::StatusOr<std::vector<Tensor>> Build(const v1::ModelSpec& model, const Mode
   const std::vector<const onnx::NodeProto*> nodes = NeededNodes(file.graph(), names);
   TESSERA_RETURN_IF_ERROR(CheckOps(nodes));
   TESSERA_RETURN_IF_ERROR(ReadInputs(model, inputs, file, nodes, names, graph, &network.values));
+  network.example_batch = ExampleBatchOf(file.graph(), [&](const onnx::ValueInfoProto& input) {
+    return network.values.contains(input.name()) &&
+           network.values.at(input.name()).kind == OnnxValue::Kind::kTensor;
+  });
   OnnxScope scope{.wanted = NamesRead(nodes)};
   scope.wanted.insert(names.begin(), names.end());
   for (const onnx::NodeProto* node : nodes) {

@@ -135,7 +135,7 @@ absl::StatusOr<OnnxValue> OnnxNodeReader::TensorIn(size_t i) {
   if (in(i).HasBatch()) {
     TESSERA_ASSIGN_OR_RETURN(OnnxValue repeated, Repeated(i, in(i).dims));
     // What counts samples is one for this node alone, or its zeros would be taken for the numbers.
-    if (in(i).CountsSamples()) return taken_[i] = std::move(repeated);
+    if (in(i).CountsSamples() || taken_.contains(i)) return taken_[i] = std::move(repeated);
     // From here on the input is a tensor.
     return network_.values[node_.input(static_cast<int>(i))] = std::move(repeated);
   }

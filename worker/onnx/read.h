@@ -21,6 +21,7 @@ namespace tessera::worker {
 struct OnnxNetwork {
   int64_t opset = 1;
   std::string producer = {};  // of the file
+  int64_t example_batch = 0;  // see example_batch.h
   GraphBuilder& graph;
   ParameterStarts& starts;
   std::map<std::string, OnnxValue> values = {};  // by name
@@ -45,6 +46,7 @@ class OnnxNodeReader {
 
   const onnx::NodeProto& node() const { return node_; }
   int64_t opset() const { return network_.opset; }
+  int64_t example_batch() const { return network_.example_batch; }
   // The name of the node's first output that has a name.
   const std::string& name() const;
 
@@ -76,6 +78,10 @@ class OnnxNodeReader {
   // trained as something else.
   static constexpr size_t kMostUnbatched = 1 << 14;
   absl::Status TakeUnbatched(size_t i);
+  // Gives input i, which has no batch and meets it along this axis, the batch there, where that
+  // axis is the batch of the exporter's example (example_batch.cc): it has its size, and the same
+  // numbers at each place. Else nothing.
+  void TakeExample(size_t i, size_t axis);
 
   // Attributes.
   const onnx::AttributeProto* Attribute(absl::string_view name) const;

@@ -58,7 +58,7 @@ class Alignment {
 
   // All have it in the same place, with as much beside it; constants, and what is computed of
   // parameters alone, have nothing there.
-  absl::Status CheckBatches() const {
+  absl::Status CheckBatches() {
     if (first_->IsUnbatched()) return absl::OkStatus();
     const Beside beside(*first_);
     for (size_t i = 0; i < r_.inputs(); ++i) {
@@ -66,6 +66,9 @@ class Alignment {
       if (!r_.IsTensor(i) || value.IsUnbatched()) {
         const int64_t size = SizeOf(i, batch_axis_);
         if (size == 1 || size == BatchTimes(1)) continue;
+        r_.TakeExample(i, batch_axis_ - (rank_ - r_.DimsOf(value).size()));
+        if (r_.in(i).HasBatch()) TESSERA_RETURN_IF_ERROR(r_.TensorIn(i).status());
+        if (SizeOf(i, batch_axis_) == BatchTimes(1)) continue;
         return absl::UnimplementedError(
             absl::StrCat("the batch meets a constant of ", size, " numbers: it has any size"));
       }

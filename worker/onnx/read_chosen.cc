@@ -67,6 +67,7 @@ absl::StatusOr<OnnxValue> ChosenBySample(OnnxNodeReader& r, const OnnxValue& dat
 // As PyTorch's gather: along one axis each place of the result is a place of the data.
 absl::Status ReadGatherElements(OnnxNodeReader& r) {
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue data, r.TensorIn(0));
+  r.TakeExample(1, data.batch_axis());
   const OnnxValue indices = r.in(1);
   TESSERA_ASSIGN_OR_RETURN(const size_t axis, r.SampleAxis(r.Int("axis", 0), data));
   const std::vector<int64_t> from = r.DimsOf(data);

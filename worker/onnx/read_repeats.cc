@@ -21,6 +21,7 @@ absl::Status SetRepeated(OnnxNodeReader& r, OnnxValue x, const std::vector<int64
   std::vector<std::pair<size_t, int64_t>> more;
   for (size_t k = 0; k < dims.size(); ++k) {
     if (dims[k] == from[k] || dims[k] == 1 || dims[k] == -1) continue;
+    if (IsBatch(from[k]) && dims[k] == BatchFactor(from[k]) * r.example_batch()) continue;
     if (from[k] == 1 && dims[k] == BatchTimes(1) && x.IsUnbatched()) {
       x.axes[k].insert(x.axes[k].begin(), 0);
       continue;
@@ -41,6 +42,14 @@ absl::Status SetRepeated(OnnxNodeReader& r, OnnxValue x, const std::vector<int64
   return absl::OkStatus();
 }
 
+// Whether the first of `rank` axes, of size `from`, is repeated to the samples of the exporter's
+// example: what is computed of parameters has several axes then, the batch in front.
+bool IsExample(const OnnxNodeReader& r, size_t rank, int64_t from, int64_t to) {
+  const OnnxValue& x = r.in(0);
+  return to > 1 && to == r.example_batch() && from == 1 && rank > 1 &&
+         (r.IsTensor(0) ? x.IsUnbatched() : x.trained);
+}
+
 }  // namespace
 
 // Axes of size 1 are repeated; those of a constant also to the batch.
@@ -50,6 +59,9 @@ absl::Status ReadExpand(OnnxNodeReader& r) {
   const size_t found = r.DimsOf(x).size(), rank = std::max(dims.size(), found);
   dims.insert(dims.begin(), rank - dims.size(), 1);
   const std::vector<int64_t> from = r.DimsOf(x);
+  if (found > 0 && IsExample(r, rank, rank > found ? 1 : from[0], dims[0])) {
+    dims[0] = BatchTimes(1);
+  }
   bool repeats = false;  // other axes than the batch's
   for (size_t k = 0; k < rank; ++k) {
     const int64_t size = k + found < rank ? 1 : from[k + found - rank];
@@ -133,12 +145,13 @@ absl::Status ReadTile(OnnxNodeReader& r) {
   if (!known) {
     TESSERA_ASSIGN_OR_RETURN(x, r.TensorIn(0));
   }
-  TESSERA_ASSIGN_OR_RETURN(const std::vector<int64_t> times, r.IntsIn(1));
+  TESSERA_ASSIGN_OR_RETURN(std::vector<int64_t> times, r.IntsIn(1));
   const std::vector<int64_t> dims = r.DimsOf(x);
   if (times.size() != dims.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(times.size(), " repeats for ", dims.size(), " axes"));
   }
+  if (!times.empty() && IsExample(r, dims.size(), dims[0], times[0])) times[0] = BatchTimes(1);
   for (size_t k = 0; k < times.size(); ++k) {
     if (times[k] == 1) continue;
     const bool no_batch = known ? !x.HasBatch() : x.IsUnbatched();

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/onnx/example_batch.h"
 #include "worker/onnx/known_numbers.h"
 #include "worker/onnx/read_axes.h"
 #include "worker/onnx/reads.h"
@@ -351,7 +352,9 @@ absl::Status ReadReshape(OnnxNodeReader& r) {
     r.Set(std::move(x));
     return absl::OkStatus();
   }
-  TESSERA_ASSIGN_OR_RETURN(dims, FillIn(std::move(dims), r.DimsOf(x), r.Int("allowzero", 0) != 0));
+  const bool allow_zero = r.Int("allowzero", 0) != 0;
+  TESSERA_ASSIGN_OR_RETURN(dims,
+                           FillIn(OfAnyBatch(r, dims, x, allow_zero), r.DimsOf(x), allow_zero));
   if (!r.IsTensor(0)) {
     if (x.HasBatch()) {
       TESSERA_RETURN_IF_ERROR(ReshapeRepeated(x, std::move(dims)));

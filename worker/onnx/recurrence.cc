@@ -125,6 +125,7 @@ absl::StatusOr<Tensor> OnnxRecurrence::First(const Direction& direction, size_t 
     const std::vector<int64_t> shape = {units_};
     return r_.Layer("Constant", {}, Options().Set("shape", shape).Set("value", 0.0));
   }
+  r_.TakeExample(i, batch_first_ ? 0 : 1);
   if (r_.in(i).HasBatch()) TESSERA_RETURN_IF_ERROR(r_.TensorIn(i).status());
   const OnnxValue place = OnnxValue::OfInt(static_cast<int64_t>(direction.number));
   TESSERA_ASSIGN_OR_RETURN(const OnnxValue first,
