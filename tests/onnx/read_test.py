@@ -107,9 +107,8 @@ class Reads(unittest.TestCase):
             # Numbers or lists of the samples, and batches one after another.
             "batches_one_after_another", "places_that_are_replaced", "rows_of_batches", "sequences_sorted_by_length", "what_is_added_at_places",
             "what_is_at_the_largest", "whole_vectors_of_a_mask",
-            # Layers read the samples' constants before these meet a sample, or the batch shares an axis.
-            "a_constant_for_the_batch_times_a_matrix", "constants_for_the_rows_of_the_batch", "copies_for_the_batch", "loop_of_a_recurrence",
-            "recurrences_of_each_field", "scans"}
+            # The samples' constants have the batch last, or share its axis.
+            "constants_for_the_rows_of_the_batch", "copies_for_the_batch", "recurrences_of_each_field"}
         expected = {}
         for example in (1, 2, FIELDS):
             for name, opset, build in CASES:

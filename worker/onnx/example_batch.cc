@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -76,6 +77,37 @@ std::vector<int64_t> OfAnyBatch(const OnnxNodeReader& r, const std::vector<int64
   if (!place.has_value()) return dims;
   any[*place] = BatchTimes(any[*place] / example);
   return any;
+}
+
+void TakeExamples(OnnxNodeReader& r) {
+  const std::string& op = r.node().op_type();
+  const bool product = op == "MatMul" || op == "Gemm";
+  if (r.example_batch() > 1) {  // the numbers of one sample need no batch here
+    const bool rows = r.Has(0) && !r.IsTensor(0) && !r.in(0).trained && r.in(0).dims.size() > 1;
+    if (product && rows) r.TakeExample(0, 0);
+    if (op == "Gather" && r.in(1).dims.size() > 1) r.TakeExample(1, 0);
+  }
+  if (op != "Concat" && (op != "MatMul" || r.example_batch() == 1)) return;
+  for (size_t i = 0; i < r.inputs(); ++i) {
+    if (!r.IsTensor(i) || r.in(i).IsUnbatched()) continue;
+    const size_t axis = r.in(i).batch_axis(), rank = r.in(i).axes.size();
+    for (size_t k = 0; k < r.inputs(); ++k) {
+      // Rows and columns of a matrix are no samples.
+      const bool meets = op == "Concat" || (axis + 2 < rank && r.DimsOf(r.in(k)).size() == rank);
+      if (k != i && r.Has(k) && meets) r.TakeExample(k, axis);
+    }
+    return;
+  }
+}
+
+std::optional<size_t> RepeatedToExample(const OnnxNodeReader& r, const std::vector<int64_t>& from,
+                                        const std::vector<int64_t>& to) {
+  const OnnxValue& x = r.in(0);
+  const bool of_parameters = r.IsTensor(0) ? x.IsUnbatched() : x.trained;
+  if (r.example_batch() < 2 || !of_parameters || to.size() < 2) return std::nullopt;
+  const auto repeats = [&](size_t k) { return from[k] == 1 && to[k] == r.example_batch(); };
+  if (repeats(0)) return 0;
+  return to.size() > 2 && to[0] == from[0] && repeats(1) ? std::optional<size_t>(1) : std::nullopt;
 }
 
 void OnnxNodeReader::TakeExample(size_t i, size_t axis) {

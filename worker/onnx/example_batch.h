@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "worker/onnx/read.h"
@@ -22,5 +23,15 @@ int64_t ExampleBatchOf(const onnx::GraphProto& graph,
 // batch. Unchanged where there is no such axis, or where `dims` or the file says which it is.
 std::vector<int64_t> OfAnyBatch(const OnnxNodeReader& r, const std::vector<int64_t>& dims,
                                 const OnnxValue& value, bool allow_zero);
+
+// Gives inputs of the node the batch of such an example (OnnxNodeReader::TakeExample): beside an
+// input that has it along the axis, and as rows of a product or as places of a table.
+void TakeExamples(OnnxNodeReader& r);
+
+// Where what is computed of parameters is repeated, axes of sizes `from` to `to`, of which none has
+// the batch: the axis that gets as many places as such an example has samples, the first of
+// several, or the one behind it, as of the states of a recurrence; nullopt: none.
+std::optional<size_t> RepeatedToExample(const OnnxNodeReader& r, const std::vector<int64_t>& from,
+                                        const std::vector<int64_t>& to);
 
 }  // namespace tessera::worker

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "worker/onnx/check_file.h"
+#include "worker/onnx/example_batch.h"
 #include "worker/onnx/initializers.h"
 #include "worker/onnx/onnx_graph.h"
 #include "worker/onnx/reads.h"
@@ -44,6 +45,7 @@ absl::Status ReadOnnxNode(OnnxNodeReader reader) {
     } else if (const std::optional<absl::Status> known = ReadKnown(reader); known.has_value()) {
       return *known;
     } else {
+      TakeExamples(reader);
       TESSERA_RETURN_IF_ERROR(TakeParametersUnbatched(reader));
       TESSERA_RETURN_IF_ERROR(reader.CheckWholeInputs());
       TESSERA_RETURN_IF_ERROR(op.read(reader));

@@ -15,8 +15,6 @@ using Kind = OnnxValue::Kind;
 
 // The same places for every sample may be repeated for the batch, of what has none.
 absl::Status ReadGather(OnnxNodeReader& r) {
-  // Places of a table, the same for each sample of an example.
-  if (r.in(1).dims.size() > 1 && r.example_batch() > 1) r.TakeExample(1, 0);
   std::vector<int64_t> dims = r.in(1).dims, indices = r.in(1).ints;
   const auto batch = std::find(dims.begin(), dims.end(), BatchTimes(1));
   const auto batch_at = static_cast<size_t>(batch - dims.begin());

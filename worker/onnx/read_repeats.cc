@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "worker/onnx/example_batch.h"
 #include "worker/onnx/known_numbers.h"
 #include "worker/onnx/read_axes.h"
 #include "worker/onnx/reads.h"
@@ -42,14 +43,6 @@ absl::Status SetRepeated(OnnxNodeReader& r, OnnxValue x, const std::vector<int64
   return absl::OkStatus();
 }
 
-// Whether the first of `rank` axes, of size `from`, is repeated to the samples of the exporter's
-// example: what is computed of parameters has several axes then, the batch in front.
-bool IsExample(const OnnxNodeReader& r, size_t rank, int64_t from, int64_t to) {
-  const OnnxValue& x = r.in(0);
-  return to > 1 && to == r.example_batch() && from == 1 && rank > 1 &&
-         (r.IsTensor(0) ? x.IsUnbatched() : x.trained);
-}
-
 }  // namespace
 
 // Axes of size 1 are repeated; those of a constant also to the batch.
@@ -59,13 +52,14 @@ absl::Status ReadExpand(OnnxNodeReader& r) {
   const size_t found = r.DimsOf(x).size(), rank = std::max(dims.size(), found);
   dims.insert(dims.begin(), rank - dims.size(), 1);
   const std::vector<int64_t> from = r.DimsOf(x);
-  if (found > 0 && IsExample(r, rank, rank > found ? 1 : from[0], dims[0])) {
-    dims[0] = BatchTimes(1);
+  std::vector<int64_t> all = from;  // of as many axes
+  all.insert(all.begin(), rank - found, 1);
+  if (const auto k = RepeatedToExample(r, all, dims); found > 0 && k.has_value()) {
+    dims[*k] = BatchTimes(1);
   }
   bool repeats = false;  // other axes than the batch's
   for (size_t k = 0; k < rank; ++k) {
-    const int64_t size = k + found < rank ? 1 : from[k + found - rank];
-    repeats |= dims[k] > 1 && dims[k] != size;
+    repeats |= dims[k] > 1 && dims[k] != all[k];
   }
   if (x.trained && repeats) {
     TESSERA_RETURN_IF_ERROR(r.TakeUnbatched(0));
@@ -151,7 +145,11 @@ absl::Status ReadTile(OnnxNodeReader& r) {
     return absl::InvalidArgumentError(
         absl::StrCat(times.size(), " repeats for ", dims.size(), " axes"));
   }
-  if (!times.empty() && IsExample(r, dims.size(), dims[0], times[0])) times[0] = BatchTimes(1);
+  std::vector<int64_t> to = dims;
+  for (size_t k = 0; k < times.size(); ++k) {
+    if (dims[k] == 1) to[k] = times[k];
+  }
+  if (const auto k = RepeatedToExample(r, dims, to); k.has_value()) times[*k] = BatchTimes(1);
   for (size_t k = 0; k < times.size(); ++k) {
     if (times[k] == 1) continue;
     const bool no_batch = known ? !x.HasBatch() : x.IsUnbatched();

@@ -58,18 +58,6 @@ absl::StatusOr<OnnxValue> Batches(OnnxNodeReader& r, OnnxValue x, int64_t begin,
   return x;
 }
 
-// Turns what every sample has into tensors with the batch, where an input has it.
-void TakeExamples(OnnxNodeReader& r) {
-  for (size_t i = 0; i < r.inputs(); ++i) {
-    if (!r.IsTensor(i) || r.in(i).IsUnbatched()) continue;
-    const size_t axis = r.in(i).batch_axis();
-    for (size_t k = 0; k < r.inputs(); ++k) {
-      if (k != i && r.Has(k)) r.TakeExample(k, axis);
-    }
-    return;
-  }
-}
-
 // A number of batches; -1: it is none.
 int64_t BatchesIn(int64_t number) {
   return number == 0 ? 0 : IsBatch(number) ? BatchFactor(number) : -1;
@@ -187,7 +175,6 @@ absl::Status SplitTensor(OnnxNodeReader& r, OnnxValue x, std::vector<int64_t> si
 }  // namespace
 
 absl::Status ReadConcat(OnnxNodeReader& r) {
-  TakeExamples(r);
   size_t tensors = 0, known = 0;
   for (size_t i = 0; i < r.inputs(); ++i) {
     tensors += r.IsTensor(i) || r.in(i).HasBatch();
