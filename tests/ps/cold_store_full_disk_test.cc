@@ -99,7 +99,7 @@ TEST_F(FullDiskTest, GoesOnAfterADiskThatHadNoRoomForACompactionAndThenForARecor
   full = true;
   disk_->SayFree(0);
   uint64_t version = 0;
-  while (version < 10) ASSERT_OK(Write(*store, Rows(0, 1000, ++version)));
+  while (version < 14) ASSERT_OK(Write(*store, Rows(0, 1000, ++version)));
   // Without another write.
   const auto tried_again = [&] { return failed.size() >= 2; };
   EXPECT_TRUE(mu.LockWhenWithTimeout(absl::Condition(&tried_again), absl::Seconds(30)));
