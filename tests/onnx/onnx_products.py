@@ -6,6 +6,13 @@ from onnx_network import DENSE, DIM, FIELDS, case
 
 
 @case()
+def fields_weighed_alike(n):
+    """As many places as an example may have samples, and the same numbers at each."""
+    ones = n.Constant(value=numpy_helper.from_array(numpy.ones((FIELDS, FIELDS), dtype=numpy.float32)))
+    return n.Mul(n.MatMul(ones, n.vectors), n.Tanh(n.MatMul(n.vectors, n.drawn(DIM, DIM))))
+
+
+@case()
 def einsums(n):
     fields = n.Transpose(n.vectors, perm=[1, 0, 2])
     parts = [n.Einsum("dense", n.drawn(2, DENSE, 4), equation="bi,eio->beo"), n.Einsum(n.vectors, equation="bfd->bdf"),

@@ -84,7 +84,8 @@ void TakeExamples(OnnxNodeReader& r) {
   const bool product = op == "MatMul" || op == "Gemm";
   if (r.example_batch() > 1) {  // the numbers of one sample need no batch here
     const bool rows = r.Has(0) && !r.IsTensor(0) && !r.in(0).trained && r.in(0).dims.size() > 1;
-    if (product && rows) r.TakeExample(0, 0);
+    const bool by_weights = r.IsTensor(1) ? r.in(1).IsUnbatched() : !r.in(1).HasBatch();
+    if (product && rows && by_weights) r.TakeExample(0, 0);
     if (op == "Gather" && r.in(1).dims.size() > 1) r.TakeExample(1, 0);
   }
   if (op != "Concat" && (op != "MatMul" || r.example_batch() == 1)) return;
