@@ -241,14 +241,20 @@ class JobRun {
   // a checkpoint, waits for the one that is being written, or leaves the barrier. Called again when
   // that is done.
   void ContinueBarrier(const Now& now);
+  // Asks for a barrier if a checkpoint is due by time, or since a push log needs one.
+  void RequestDueBarrier(const Now& now);
+  void LeaveBarrier(const Now& now);
+  void Conclude(const Now& now);
+  void SetResult(const std::string& checkpoint);
+  void Succeed(const Now& now);
+
+  // job_run_checkpoint.cc
   // Whether a checkpoint at the barrier is none that the job's rules ask for, but for a push log's
   // room, a move or a suspension. With every_minutes none is: which steps are cut is a matter of
   // time anyway.
   bool CutsEarly() const;
   // Whether no checkpoint is to be cut any more at the barrier, since there is one.
   bool HasCheckpointHere() const;
-  // Asks for a barrier if a checkpoint is due by time, or since a push log needs one.
-  void RequestDueBarrier(const Now& now);
   // A folder other than those of the checkpoints that the job may return to.
   std::string NewCheckpointFolder() const;
   void BeginCheckpoint(const Now& now);
@@ -274,10 +280,6 @@ class JobRun {
   // OnCheckpointFailed, for all others: training goes on, or waits for another cut if a push log
   // has little room.
   void TrainOnWithout(const FailedCheckpoint& failed, const Now& now);
-  void LeaveBarrier(const Now& now);
-  void Conclude(const Now& now);
-  void SetResult(const std::string& checkpoint);
-  void Succeed(const Now& now);
 
   // job_run_evaluation.cc
   // The validation split is to be evaluated at this barrier and has not been.
