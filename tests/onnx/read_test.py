@@ -178,7 +178,11 @@ class Reads(unittest.TestCase):
         # Of another that is the code's, under a name within a function of the exporter's.
         x = network.Add(x, network.numbers(numpy.float32(0.5)))
         network.constants[-1].name = network.nodes[-1].input[1] = "weight_0"
-        origins = {**{f"n{number}": origin for number, origin in enumerate(given)}, "weight_0": "['n3', 'tmp_1']", "tmp_1": "['val_3']"}
+        # One number, as of PReLU, under a name that else is one of the code.
+        x = network.PRelu(x, network.numbers(numpy.array([[0.25]], dtype=numpy.float32)))
+        network.constants[-1].name = network.nodes[-1].input[1] = "val_19"
+        expected += 1
+        origins = {**{f"n{number}": origin for number, origin in enumerate(given)}, "weight_0": "['n3', 'tmp_1']", "val_19": "['deep.5.weight', 'val_18']", "tmp_1": "['val_3']"}
         model, found = self.whole(network, x)
         for name, origin in origins.items():
             value = model.graph.value_info.add(name=name)

@@ -182,7 +182,7 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
   const std::set<std::string> several = InSeveralForms(Unfolded(nodes, made));
   const std::set<std::string> with_gradient =
       NamesWithGradient(nodes, outputs, whole.producer_name());
-  const std::set<std::string> of_code = NamesOfCode(file);
+  const ToldNames told = NamesTold(file);
   std::map<std::string, int> read;  // how often
   for (const onnx::NodeProto* node : nodes) {
     for (const std::string& name : node->input()) ++read[name];
@@ -205,8 +205,10 @@ absl::Status ReadInputs(const v1::ModelSpec& model, const ModelInputs& offered,
     }
     // A mask of infinities is not trained either.
     value.trained = value.kind == OnnxValue::Kind::kFloats &&
-                    with_gradient.contains(tensor.name()) && !of_code.contains(tensor.name()) &&
-                    !IsOfCode(value, tensor.name(), whole.producer_name()) &&
+                    with_gradient.contains(tensor.name()) &&
+                    !told.of_code.contains(tensor.name()) &&
+                    (told.of_parameters.contains(tensor.name()) ||
+                     !IsOfCode(value, tensor.name(), whole.producer_name())) &&
                     std::all_of(value.floats.begin(), value.floats.end(),
                                 [](float number) { return std::isfinite(number); });
     value.source = tensor.name();

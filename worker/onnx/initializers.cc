@@ -84,8 +84,9 @@ bool IsOfFunction(absl::string_view name) {
 
 }  // namespace
 
-std::set<std::string> NamesOfCode(const onnx::GraphProto& file) {
-  std::set<std::string> of_code;
+ToldNames NamesTold(const onnx::GraphProto& file) {
+  ToldNames told;
+  std::set<std::string>& of_code = told.of_code;
   // Only their sizes can be known.
   for (const onnx::ValueInfoProto& input : file.input()) of_code.insert(input.name());
   std::map<std::string, std::vector<std::string>> computed;  // of what
@@ -110,7 +111,10 @@ std::set<std::string> NamesOfCode(const onnx::GraphProto& file) {
       }
     }
   }
-  return of_code;
+  for (const auto& [name, parts] : computed) {
+    if (!of_code.contains(name)) told.of_parameters.insert(name);
+  }
+  return told;
 }
 
 std::set<std::string> NamesWithGradient(const std::vector<const onnx::NodeProto*>& nodes,

@@ -18,9 +18,13 @@ std::set<std::string> NamesWithGradient(const std::vector<const onnx::NodeProto*
                                         const std::vector<std::string>& outputs,
                                         absl::string_view producer);
 
-// The names of `file` that no parameter is a part of, where its metadata tell: PyTorch's exporter
-// of torch.export writes what each initializer was, and of what it computed those that it computed.
-std::set<std::string> NamesOfCode(const onnx::GraphProto& file);
+// Names of `file` whose metadata tell whether a parameter is a part of them: PyTorch's exporter of
+// torch.export writes what each initializer was, and of what it computed those that it computed.
+struct ToldNames {
+  std::set<std::string> of_code;        // none is
+  std::set<std::string> of_parameters;  // computed of one, or of a buffer, which it does not tell
+};
+ToldNames NamesTold(const onnx::GraphProto& file);
 
 // Whether an exporter made the initializer of numbers in the network's code, judged by its name.
 bool IsOfCode(const OnnxValue& value, absl::string_view name, absl::string_view producer);
