@@ -32,7 +32,8 @@ int64_t ExampleBatchOf(const onnx::GraphProto& graph,
     if (!is_read(input)) continue;
     const auto& shape = input.type().tensor_type().shape();
     const int64_t size = shape.dim_size() > 0 ? shape.dim(0).dim_value() : 0;
-    if (size < 1 || size > INT32_MAX || (example != 0 && size != example)) return 0;
+    if (size < 1) continue;
+    if (size > INT32_MAX || (example != 0 && size != example)) return 0;
     example = size;
   }
   return example;
@@ -83,7 +84,7 @@ void TakeExamples(OnnxNodeReader& r) {
   const std::string& op = r.node().op_type();
   const bool product = op == "MatMul" || op == "Gemm";
   if (r.example_batch() > 1) {  // the numbers of one sample need no batch here
-    const bool rows = r.Has(0) && !r.IsTensor(0) && !r.in(0).trained && r.in(0).dims.size() > 1;
+    const bool rows = r.Has(0) && !r.IsTensor(0) && r.in(0).dims.size() > (r.in(0).trained ? 2 : 1);
     const bool by_weights = r.IsTensor(1) ? r.in(1).IsUnbatched() : !r.in(1).HasBatch();
     if (product && rows && by_weights) r.TakeExample(0, 0);
     if (op == "Gather" && r.in(1).dims.size() > 1) r.TakeExample(1, 0);

@@ -4,10 +4,11 @@ namespace tessera::worker {
 
 // Adaptive factorization network (Cheng, Shen, Huang 2020, arXiv:1909.03276): logarithmic neurons
 // form products of powers of the field vectors, exp(W ln |v|), which a deep network reads. AFN+
-// adds a deep network over embeddings of its own. Options: log_neurons (1000); afn_hidden, the
-// layers over them ([400]); log_batch_norm (true); ensemble, whether it is AFN+ (true); deep_table,
-// the embeddings of its deep network (deep), whose layers are those of the MLP; linear_table names
-// a table that is left out.
+// adds a deep network over embeddings of its own. A logarithm's slope has no bound near 0: rows
+// want an optimizer that divides by the gradients' size, or clipped gradients. Options: log_neurons
+// (1000); afn_hidden, the layers over them ([400]); log_batch_norm (true); ensemble, whether it is
+// AFN+ (true); deep_table, the embeddings of its deep network (deep), whose layers are those of the
+// MLP; linear_table names a table that is left out.
 Tensor BuildAfn(ModelParts& parts) {
   OptionReader& options = parts.options();
   GraphBuilder& graph = parts.graph();
