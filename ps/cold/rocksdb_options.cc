@@ -39,8 +39,8 @@ rocksdb::Options ColdOptions(rocksdb::Env* env, bool page_cache) {
   options.manifest_preallocation_size = 64 << 10;
 
   // Few rewrites, at the price of several sorted runs: each has a filter in memory, so that a read
-  // still goes to the disk once. With 8 in place of 12 a table of small batches wrote a third more;
-  // with 16 batches that follow one another wait sooner.
+  // still goes to the disk once. With 8 in place of 12 a table of small batches wrote half as much
+  // again (tests/bench, tier: three runs each); 16 were no better.
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
   options.level0_file_num_compaction_trigger = 12;
   options.compaction_options_universal.max_size_amplification_percent = 100;

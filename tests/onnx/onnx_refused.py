@@ -27,6 +27,7 @@ REFUSED = {
     "a constant [batch, batch]": lambda n: n.ReduceSum(n.ConstantOfShape(n.Concat(n.batch(), n.batch(), axis=0)), n.ints(1)),
     "a constant [batch * 2097152], which has more than 2^20 numbers": lambda n: n.Add(
         n.Reshape(n.dense, n.ints(-1)), n.ConstantOfShape(n.Mul(n.batch(), n.ints(2 << 20)))),
+    "to [0, 4, 8] from [batch, 4, 8]": lambda n: n.Expand(n.vectors, n.ints(0, FIELDS, DIM)),
     "repeats [1, batch, 1] of [batch, 4, 8]": lambda n: n.Tile(n.vectors, n.Concat(n.ints(1), n.batch(), n.ints(1), axis=0)),
     "of [batch, 3]: it would mix samples": lambda n: n.Trilu(n.dense),
     "is the batch's": lambda n: n.Softmax(n.vectors, axis=0),

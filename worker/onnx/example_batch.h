@@ -12,8 +12,7 @@
 namespace tessera::worker {
 
 // The size of the batch that the graph's inputs agree on, but for those that leave it open; 0: all
-// do, or they differ.
-// `is_read`: whether nodes read the input.
+// do, or they differ. `is_read`: whether nodes read the input.
 int64_t ExampleBatchOf(const onnx::GraphProto& graph,
                        const std::function<bool(const onnx::ValueInfoProto&)>& is_read);
 

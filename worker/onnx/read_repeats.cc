@@ -22,7 +22,9 @@ absl::Status SetRepeated(OnnxNodeReader& r, OnnxValue x, const std::vector<int64
   std::vector<std::pair<size_t, int64_t>> more;
   for (size_t k = 0; k < dims.size(); ++k) {
     if (dims[k] == from[k] || dims[k] == 1 || dims[k] == -1) continue;
-    if (IsBatch(from[k]) && dims[k] == BatchFactor(from[k]) * r.example_batch()) continue;
+    const bool has_it = IsBatch(from[k]) && r.example_batch() > 0 &&
+                        dims[k] == BatchFactor(from[k]) * r.example_batch();
+    if (has_it) continue;
     if (from[k] == 1 && dims[k] == BatchTimes(1) && x.IsUnbatched()) {
       x.axes[k].insert(x.axes[k].begin(), 0);
       continue;
